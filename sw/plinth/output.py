@@ -7,7 +7,7 @@ JSON knows no NaN and no infinity. Every report, plan and ``--json`` output is m
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,19 +37,25 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
         files.write_whole(path, write)
 
 
-def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    """Write arrays by their names into an ``.npz`` file, whole or not at all; equal arrays give equal bytes.
+def write_arrays(path: Path, arrays: Iterable[tuple[str, Any]]) -> None:
+    """Write arrays with their names into an ``.npz`` file, whole or not at all; equal arrays give equal bytes, those of
+    ``numpy.savez``. An array is asked for when the one before it is written.
 
     Raises
     ------
     UserError
         If the file cannot be written.
     """
+    import zipfile
+
     import numpy as np
 
     def write(place: Path) -> None:
         with place.open("wb") as file:
-            np.savez(file, **arrays)
+            with zipfile.ZipFile(file, "w") as archive:
+                for name, values in arrays:
+                    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                        np.lib.format.write_array(member, np.asanyarray(values), allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
 

@@ -1,13 +1,15 @@
 """Steps that are wrong in the dies and in their golden model alike: the float64 reference sees each of them."""
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from tests.support.networks import random_data
 from tests.support.sessions import MEMORY_WORDS, RULE, session
 
@@ -16,12 +18,13 @@ from plinth.cli.flags import with_flags
 from plinth.driver.driver import Driver
 from plinth.lower.program import DieGraph
 from plinth.lower.training import TrainingProgram, lower_training
+from plinth.network.file import load_network
 from plinth.network.layers import Dense, MeanSquaredError, Shape
 from plinth.network.network import Network, perceptron
 from plinth.network.parameters import ReferenceStep, TermSizes, initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.train import checks, job
-from plinth.train.checkpoint import Checkpoint
+from plinth.train.checkpoint import Checkpoint, NotFiniteError, save
 from plinth.train.checks import BOUNDS, Bound, Bounds, Checks, FoundStep, Generators, against_float64, step_errors
 from plinth.train.data import Dataset
 from plinth.train.session import Session
@@ -234,12 +237,26 @@ def test_losses_between_the_steps_that_are_compared_are_looked_at(tmp_path: Path
     assert report["failure"].startswith("step 10: loss not finite; give a smaller rate=")
 
 
-def test_states_that_are_not_finite_are_not_saved() -> None:
-    """They would not be read again."""
-    weights, states = {"fc1.weights": np.ones(2, np.float32)}, {"fc1.weights": {"squares": np.array([1, np.inf])}}
-    assert Checkpoint(weights, 1, 0, kept=states).first_not_finite() == "states"
-    assert Checkpoint({"fc1.weights": np.array([np.nan])}, 1, 0).first_not_finite() == "weights"
-    assert Checkpoint(weights, 1, 0).first_not_finite() is None
+def test_arrays_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    """They would not be read again; the file that was there stays, and only what comes before is asked for."""
+    network = load_network("digits-mlp")
+    first, path = initial_parameters(network, 0), tmp_path / "w.npz"
+    save(path, network, Checkpoint(first, 1, 0))
+    before, asked = path.read_bytes(), []
+
+    def arrays(odd: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        for name, values in {**first, "fc1.weights:squares": first["fc1.weights"]}.items():
+            asked.append(name)
+            yield name, np.where(name == odd, np.float32(np.inf), values)
+
+    for place in (path, None):
+        for odd, what in (("fc1.weights:squares", "states"), ("fc2.weights", "weights")):
+            asked.clear()
+            with pytest.raises(NotFiniteError, match=f"{what} are not finite"):
+                save(place, network, Checkpoint({}, 1, 0), arrays(odd))
+            assert asked[-1] == odd and path.read_bytes() == before and os.listdir(tmp_path) == ["w.npz"]
+    save(path, network, Checkpoint({}, 1, 0), Checkpoint(first, 2, 3).arrays())
+    assert path.read_bytes() == before
 
 
 def test_medians_are_bounded_once_there_are_enough_steps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,9 @@ the executor serves for as many tensors as are wanted at once.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from math import prod
+from operator import itemgetter
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -484,12 +486,29 @@ class HostView:
 
     def each_parameter(self, executor: Executor) -> Iterator[tuple[str, Floats]]:
         """Read variables one after the other, so that no more than :data:`READ_ELEMENTS` or one layer need be held."""
-        layers = list(self.weights.values())
-        ends = np.cumsum([layer.vector.elements for layer in layers]) // READ_ELEMENTS
-        for group in np.unique(ends):
-            some = {number: layers[number].reading() for number in np.flatnonzero(ends == group).tolist()}
-            for number, flat in read_together(executor, some).items():
-                yield from layers[number].vector.split(flat).items()
+        for layer, (flat,) in self._each(executor, {name: [weights] for name, weights in self.weights.items()}):
+            yield from self.weights[layer].vector.split(flat).items()
+
+    def each_kept(self, executor: Executor) -> Iterator[tuple[str, str, Floats]]:
+        """Read the vectors beside variables, of wide numbers each half as a number, one after the other like these:
+        the variable's name, the vector's, and its values."""
+        for layer, flats in self._each(executor, {name: list(vectors.values()) for name, vectors in self.kept.items()}):
+            of_vectors = {vector: self.weights[layer].vector.split(flat.astype(np.float32))
+                          for vector, flat in zip(self.kept[layer], flats, strict=True)}
+            for name in self.weights[layer].vector.names:
+                yield from ((name, vector, values[name]) for vector, values in of_vectors.items())
+
+    def _each(self, executor: Executor, vectors: Mapping[str, Sequence[LayerWeights | KeptWeights]]
+              ) -> Iterator[tuple[str, list[NDArray[Any]]]]:
+        """Read vectors of layers as whole ones, layer by layer, many of them with one request."""
+        elements = [self.weights[layer].vector.elements * len(places) for layer, places in vectors.items()]
+        group = np.cumsum(elements) // READ_ELEMENTS
+        for _, layers in groupby(zip(group, vectors, strict=True), key=itemgetter(0)):
+            names = [name for _, name in layers]
+            flats = read_together(executor, {(name, number): place.reading() for name in names
+                                             for number, place in enumerate(vectors[name])})
+            for name in names:
+                yield name, [flats.pop((name, number)) for number in range(len(vectors[name]))]
 
     def outputs_of(self, executor: Executor, layers: Sequence[str]) -> dict[str, Floats]:
         """Read the outputs ``[sample, position, channel]`` of layers in the last step, by name.
@@ -517,12 +536,10 @@ class HostView:
         return {name: gradient_sum.over(self.gradient_scale) for name, gradient_sum in sums.items()}
 
     def kept_of(self, executor: Executor) -> dict[str, dict[str, Floats]]:
-        """Read the vectors beside all variables, by the variable's name: of wide numbers each half as a number."""
+        """Read the vectors beside all variables, by the variable's name."""
         by_variable: dict[str, dict[str, Floats]] = {}
-        for layer, vectors in self.kept_flats_of(executor).items():
-            for vector, flat in vectors.items():
-                for name, values in self.weights[layer].vector.split(flat.astype(np.float32)).items():
-                    by_variable.setdefault(name, {})[vector] = values
+        for name, vector, values in self.each_kept(executor):
+            by_variable.setdefault(name, {})[vector] = values
         return by_variable
 
     def kept_flats_of(self, executor: Executor) -> dict[str, dict[str, NDArray[np.float64]]]:

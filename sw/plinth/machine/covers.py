@@ -254,7 +254,7 @@ class _Sides:
 
     @cached_property
     def transposed(self) -> csr_array:
-        """The transpose."""
+        """The pattern of the transposed layer, ``[columns, rows]``: covers by columns are its covers by rows."""
         return csr_array(self.pattern.T)
 
     @cached_property

@@ -168,7 +168,7 @@ def _words(item: Item) -> dict[str, Any]:
 
 
 def _task(task: Task) -> dict[str, Any]:
-    """A task as JSON has it."""
+    """A task as JSON has it: its name and engine, what it does, words it reads and writes, multiply-adds."""
     return {"task": task.name, "engine": task.engine.name.lower(), "does": SAYS[type(task.work)](task.work),
             **_words(task), "macs": int(multiply_adds(task)) if task.share is not None else 0}
 

@@ -220,7 +220,7 @@ class BlockProducts(BlockKernels):
     Raises
     ------
     ValueError
-        As :class:`BlockKernels`.
+        If there is no sample; and by each product, if an operand has another shape, is not C-contiguous or not float32.
     """
 
     def __init__(self, cover: BlockCover, samples: int, inputs: InputRows | None = None) -> None:

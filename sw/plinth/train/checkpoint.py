@@ -9,10 +9,10 @@ version 1 has neither settings nor steps: what it does not say is None or 0.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,25 @@ UPDATES = {rule.kept: rule.vectors for rule in FORMS.values() if rule.vectors}
 _REMEDY = "give a file that `plinth train --save` wrote"
 
 
+class NotFiniteError(UserError):
+    """What a checkpoint would hold has an infinity or NaN, with which it would not be read again.
+
+    Attributes
+    ----------
+    what : str
+        "weights", or the "states" beside them.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} are not finite, and no checkpoint has such; train again at a lower rate=")
+        self.what = what
+
+
+def array_name(variable: str, vector: str) -> str:
+    """Name in a file of a vector beside a variable."""
+    return f"{variable}:{vector}"
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """Parameters by name, and how far training had come."""
@@ -72,13 +91,11 @@ class Checkpoint:
         steps = f" and {self.step} step{'s' * (self.step != 1)}" if self.step else ""
         return f"{self.epoch} epoch{'s' * (self.epoch != 1)}{steps}"
 
-    def first_not_finite(self) -> str | None:
-        """What has an infinity or NaN: weights, or states beside them; such a file would not be read again."""
-        for name, arrays in (("weights", self.parameters.values()),
-                             ("states", [states for vectors in self.kept.values() for states in vectors.values()])):
-            if not all(np.isfinite(array).all() for array in arrays):
-                return name
-        return None
+    def arrays(self) -> Iterator[tuple[str, NDArray[np.float32]]]:
+        """Weights and states, by their names in a file."""
+        yield from self.parameters.items()
+        for name, vectors in self.kept.items():
+            yield from ((array_name(name, vector), values) for vector, values in vectors.items())
 
     @property
     def digest(self) -> str:
@@ -129,17 +146,30 @@ def _flat_key(layer: str) -> str:
         layer.endswith((".parameters", *(f":{vector}" for vector in VECTORS)))) else layer
 
 
-def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
+def save(path: Path | None, network: Network, checkpoint: Checkpoint,
+         arrays: Iterable[tuple[str, NDArray[np.float32]]] | None = None) -> None:
     """Write a checkpoint; a killed write leaves the former file as it was.
+
+    Parameters
+    ----------
+    path : Path or None
+        None: only see whether all arrays are finite.
+    arrays : iterable of (str, array) or None
+        Weights and states, by :meth:`Checkpoint.arrays`' names, in place of the checkpoint's own: each is asked for
+        when the one before it is written, so that not all need be held.
 
     Raises
     ------
     UserError
         If the file cannot be written.
+    NotFiniteError
+        If an array is not finite; the file is left as it was.
     """
-    arrays: dict[str, Any] = {name: checkpoint.parameters[name] for name in network.variables}
-    arrays |= {f"{name}:{vector}": values for name, vectors in checkpoint.kept.items()
-               for vector, values in vectors.items()}
+    finite = _finite(network, checkpoint.arrays() if arrays is None else arrays)
+    if path is None:
+        for _ in finite:
+            pass
+        return
     header = json.dumps({"version": CHECKPOINT_VERSION, "network": network.name, "epoch": checkpoint.epoch,
                          "step": checkpoint.step, "seed": checkpoint.seed,
                          "layers": [layer.name for layer in network.weighted],
@@ -147,7 +177,16 @@ def save(path: Path, network: Network, checkpoint: Checkpoint) -> None:
                          **({} if checkpoint.state_scale is None else {"state_scale": checkpoint.state_scale}),
                          **({"generators": checkpoint.generators} if checkpoint.generators else {}),
                          **({"settings": checkpoint.settings.to_data()} if checkpoint.settings else {})})
-    write_arrays(path, {"header": np.frombuffer(header.encode(), dtype=np.uint8), **arrays})
+    write_arrays(path, chain([("header", np.frombuffer(header.encode(), dtype=np.uint8))], finite))
+
+
+def _finite(network: Network, arrays: Iterable[tuple[str, NDArray[np.float32]]]
+            ) -> Iterator[tuple[str, NDArray[np.float32]]]:
+    """Arrays, until one is not finite."""
+    for name, values in arrays:
+        if not np.isfinite(values).all():
+            raise NotFiniteError("weights" if name in network.variables else "states")
+        yield name, values
 
 
 def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:

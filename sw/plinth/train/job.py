@@ -1,7 +1,7 @@
 """The training job from network to report: plan, lower, run on an array, compare, save."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice, permutations
 from math import isfinite
@@ -17,7 +17,7 @@ from plinth.driver.executor import Executor, check_settings
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError, one_line
 from plinth.files.reports import report
-from plinth.lower.places import HostView, host_view
+from plinth.lower.places import Floats, HostView, host_view
 from plinth.lower.stages import check_network
 from plinth.lower.training import check_array, lower_training, trained_sharding
 from plinth.network.network import Network
@@ -197,21 +197,21 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     progress(None, total)
     training_started = time.perf_counter()
 
-    def save(reached: Checkpoint, step: int) -> None:
-        odd = reached.first_not_finite()
-        if odd is not None:
-            checks.fail(_not_finite(odd, step))
-        elif options.save and 0 in driver.numbers:
-            checkpoint.save(options.save, network, reached)
+    def save(reached: Checkpoint, arrays: Iterable[tuple[str, Floats]], step: int) -> None:
+        try:
+            checkpoint.save(options.save if 0 in driver.numbers else None, network, reached, arrays)
+        except checkpoint.NotFiniteError as odd:
+            checks.fail(_not_finite(odd.what, step))
 
-    def state(of: Executor, result: StepResult) -> Checkpoint:
+    def reached(result: StepResult, of: Executor) -> Checkpoint:
+        """How far training has come, without weights."""
         epochs, step = divmod(result.epoch * steps_per_epoch + result.step + 1, steps_per_epoch)
-        return Checkpoint(session.parameters(of), epochs, start.seed, step, settings,
-                          session.generators(of) if step else (), options.rule.kept, session.kept(of),
-                          state_scale(settings, parameters) if options.rule.kept else None)
+        return Checkpoint({}, epochs, start.seed, step, settings, session.generators(of) if step else (),
+                          options.rule.kept,
+                          state_scale=state_scale(settings, parameters) if options.rule.kept else None)
 
     #: Behind the last step, unless it has been saved: of the golden model, which is near where the dies are not.
-    latest: Checkpoint | None = None
+    latest: tuple[Checkpoint, list[tuple[str, Floats]]] | None = None
     try:
         for done, result in enumerate(islice(_steps(session, start, options.epochs), total), 1):
             progress(result, total)
@@ -224,15 +224,17 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
                 checks.finish()
                 if checks.failure is not None:
                     break
-                save(state(driver, result), done)
+                save(reached(result, driver), session.each_array(driver), done)
                 latest = None
                 if checks.failure is not None:
                     break
             elif options.save and session.equal:
-                latest = state(session.drivers[-1], result)
+                of = session.drivers[-1]
+                # All processes read; the one that writes holds them.
+                latest = reached(result, of), [array for array in session.each_array(of) if 0 in driver.numbers]
     except (KeyboardInterrupt, UserError):
         if latest is not None:
-            save(latest, len(session.losses))
+            save(*latest, len(session.losses))
         raise
     wall = time.perf_counter() - training_started
     checks.finish()

@@ -17,6 +17,7 @@ from plinth.lower.codes import LEVEL_WORD, level_of
 from plinth.lower.places import HostView
 from plinth.network.network import Network
 from plinth.network.parameters import KeptVectors, Parameters, layer_vectors
+from plinth.train.checkpoint import array_name
 from plinth.train.checks import MEDIAN_STEPS, Checks, FoundStep, Generators
 from plinth.train.data import Dataset
 from plinth.train.losses import accuracy
@@ -189,6 +190,13 @@ class Session:
     def each_parameter(self, driver: Executor) -> Iterator[tuple[str, Floats]]:
         """Read variables one after the other: not all of them need be held."""
         return self.program.each_parameter(driver)
+
+    def each_array(self, driver: Executor) -> Iterator[tuple[str, Floats]]:
+        """Read what a checkpoint has, one array after the other, by its names there: variables, then vectors beside
+        them."""
+        yield from self.each_parameter(driver)
+        for name, vector, values in self.program.each_kept(driver):
+            yield array_name(name, vector), values
 
     def set_levels(self, levels: Mapping[str, int]) -> None:
         """Give every die levels of layers whose gathers are predicted.

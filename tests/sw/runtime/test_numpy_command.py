@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,8 +99,8 @@ def test_checkpoints_within_epochs(tmp_path: Path, capsys: pytest.CaptureFixture
     saved: list[str] = []
     save = checkpoint.save
 
-    def record(path: Path, network: Network, reached: Checkpoint) -> None:
-        save(path, network, reached)
+    def record(path: Path, network: Network, reached: Checkpoint, arrays: Iterable[tuple[str, Any]]) -> None:
+        save(path, network, reached, arrays)
         saved.append(reached.progress)
         if len(saved) == 2:
             shutil.copy(path, tmp_path / "middle.npz")

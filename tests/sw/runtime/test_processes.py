@@ -127,7 +127,13 @@ def test_a_whole_run_on_dies_of_two_processes(tmp_path: Path, monkeypatch: pytes
     here, saved = threading.local(), []
     save = checkpoint.save
     monkeypatch.setattr(job, "golden_array", lambda *arguments: golden_array(*arguments[:3], here.transport))
-    monkeypatch.setattr(checkpoint, "save", lambda *arguments: (saved.append(here.transport), save(*arguments)))
+
+    def record(path: Path | None, *arguments: Any) -> None:
+        save(path, *arguments)
+        if path is not None:
+            saved.append(here.transport)
+
+    monkeypatch.setattr(checkpoint, "save", record)
 
     def run(transport: Transport | None) -> TrainingResult:
         here.transport = transport

@@ -72,7 +72,7 @@ def write_patterns(path: Path, matrices: Mapping[str, csr_array], *, values: boo
     if size > MAXIMUM_BYTES:
         raise UserError(f"{path}: {size} bytes are more than one file holds ({MAXIMUM_BYTES}); write fewer layers a "
                         "file")
-    write_arrays(path, arrays)
+    write_arrays(path, arrays.items())
 
 
 def holds_patterns(path: Path) -> bool:

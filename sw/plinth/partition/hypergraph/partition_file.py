@@ -75,7 +75,7 @@ def write_partition(path: Path, stored: StoredPartition) -> None:
         "widths": np.array([len(each) for each in owners]), "owners": np.concatenate(owners).astype(small),
         "seconds": np.array([stored.seconds], np.float64),
         "notes": np.frombuffer("\n".join(found.notes).encode(), np.uint8)}
-    write_arrays(path, arrays)
+    write_arrays(path, arrays.items())
 
 
 def read_partition(path: Path, network: str | None = None) -> StoredPartition:

@@ -73,7 +73,7 @@ class ScalingPoint:
         return max(0.0, self.step - self.compute - self.updates)
 
     def to_data(self) -> dict[str, float]:
-        """The point as it is kept."""
+        """Seconds by name, as the file of kept points has them."""
         return asdict(self)
 
 
