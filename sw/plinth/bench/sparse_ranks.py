@@ -27,7 +27,7 @@ from plinth.update.rule import UpdateRule
 #: Neurons of a layer; layers; samples of a step.
 NEURONS, LAYERS, BATCH = (4096, 16384), 12, 64
 #: Steps that are left out, and that are measured, of each turn; turns.
-FIRST, STEPS, TURNS = 3, 20, 3
+FIRST, STEPS, TURNS = 3, 20, 5
 #: What is measured.
 INFERENCE, SGD = KINDS = "inference", "sgd"
 
