@@ -11,7 +11,7 @@ import plinth
 from plinth import cli
 from plinth.network.file import network_to_yaml
 from plinth.network.network import perceptron
-from plinth.output import json_text, write_json
+from plinth.output import json_text, write_arrays, write_json
 from plinth.train import checkpoint
 
 #: Calls of the library that do not write what leaves the program: a hash, a checkpoint's header (integers and names).
@@ -33,6 +33,17 @@ def test_what_is_not_finite_is_null(tmp_path: Path) -> None:
     write_json(tmp_path / "deep" / "report.json", data)
     assert strict((tmp_path / "deep" / "report.json").read_text()) == wanted
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["report.json"]
+
+
+def test_arrays_are_written_as_numpy_does(tmp_path: Path) -> None:
+    arrays = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "file": np.zeros(0, np.int64), "b.c:d": np.array(3)}
+    write_arrays(tmp_path / "ours.npz", iter(arrays.items()))
+    np.savez(tmp_path / "theirs.npz", **{name: values for name, values in arrays.items() if name != "file"})
+    with np.load(tmp_path / "ours.npz") as file:
+        assert list(file) == list(arrays)
+        assert all(np.array_equal(file[name], values) for name, values in arrays.items())
+    write_arrays(tmp_path / "ours.npz", ((name, values) for name, values in arrays.items() if name != "file"))
+    assert (tmp_path / "ours.npz").read_bytes() == (tmp_path / "theirs.npz").read_bytes()
 
 
 def test_json_is_written_in_one_place() -> None:
