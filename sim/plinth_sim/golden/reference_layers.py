@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
 
 from plinth_hw.isa.winograd import Matrix, form
 
@@ -205,10 +204,12 @@ def _dense(call: Call) -> Output:
 def _sparse(call: Call) -> Output:
     """As a dense layer, of entries of W at ``connections``: the numbers of their inputs and outputs, and how many
     outputs there are."""
+    from scipy.sparse import coo_array
+
     x, (weights, bias) = call.x, call.weights
     inputs, outputs, count = call.layer.connections
 
-    def matrix(values: Array) -> coo_array:
+    def matrix(values: Array) -> Any:
         return coo_array((values, (inputs, outputs)), shape=(x.shape[1], count)).tocsr()
 
     def gradient(x: Array, error: Array) -> Variables:

@@ -1,15 +1,20 @@
 """What a dense block of a sparse layer's matrix takes on a die, as covers are chosen by it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from plinth.machine.blocks import BlockCover, Integers, empty_cover
 from plinth.machine.copies import INDEXED_CYCLES
-from plinth.machine.covers import area, covers
 from plinth.machine.tiles import TASK_PERIOD
 from plinth_hw.isa.parameters import SYSTOLIC, DieParameters
+
+if TYPE_CHECKING:
+    # It takes a while, and most networks need none.
+    from scipy.sparse import csr_array
 
 #: Most rows and columns of a block.
 MOST_ROWS = MOST_COLUMNS = 4096
@@ -46,7 +51,7 @@ class BlockCost:
     fill: bool = True
 
     @classmethod
-    def of(cls, parameters: DieParameters, samples: int, *, fill: bool = True) -> "BlockCost":
+    def of(cls, parameters: DieParameters, samples: int, *, fill: bool = True) -> BlockCost:
         """The cost of blocks on dies with these parameters, at so many samples a step."""
         interleave = parameters.interleave if parameters.machine == SYSTOLIC else 1
         return cls(parameters.rows, parameters.columns, interleave, parameters.beat_words,
@@ -85,6 +90,8 @@ class BlockCost:
     def best(self, pattern: csr_array) -> BlockCover:
         """The cover of a pattern by which a step takes the fewest cycles: one without fill, or one that may have some,
         if it may. A pattern without entries, which may have no columns, has no blocks."""
+        from plinth.machine.covers import area, covers
+
         if not pattern.nnz:
             return empty_cover(pattern.shape)
         return min(dict.fromkeys(covers(pattern, MOST_ROWS, MOST_COLUMNS, (area, self), fill=self.fill)),

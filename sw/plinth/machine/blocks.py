@@ -9,19 +9,24 @@ is a dense matrix over operands that are gathered by its row and column numbers.
 covers.
 """
 
+from __future__ import annotations
+
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from plinth.network.sparse.matrices import check_size, entry_rows, segments, starts_of, unordered_row
+
+if TYPE_CHECKING:
+    # It takes a while, and most networks need none.
+    from scipy.sparse import csr_array
 
 Integers = NDArray[np.int64]
 
@@ -298,6 +303,8 @@ def check_pattern(pattern: Any) -> csr_array:
     ValueError
         If it is too large, numbers are out of range, or columns of a row do not ascend or stand there twice.
     """
+    from scipy.sparse import csr_array
+
     if not isinstance(pattern, csr_array) or pattern.ndim != 2:
         raise TypeError(f"a pattern must be a scipy.sparse.csr_array with two dimensions, not {type(pattern).__name__}")
     check_size(pattern.shape, pattern.nnz, "a pattern")

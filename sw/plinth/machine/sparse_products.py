@@ -7,15 +7,21 @@ gathers both operands of each. The choice follows from constants, so that all pr
 a kernel takes follows from the rates of a host (:mod:`plinth.machine.host`).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from plinth.machine.blocks import BlockCover, BlockShapes, Shapes, empty_cover, given_cover
-from plinth.machine.covers import Cost, cover
 from plinth.machine.host import HostWork, moved
+
+if TYPE_CHECKING:
+    # It takes a while, and most networks need none.
+    from scipy.sparse import csr_array
+
+    from plinth.machine.covers import Cost
 
 #: Words of gathered operands and products of the blocks that are taken at a time, 512 KiB.
 TILE_WORDS = 1 << 17
@@ -110,6 +116,8 @@ class HostBlockCost:
 
     def best(self, pattern: csr_array) -> BlockCover:
         """The cover of a pattern. A pattern without entries, which may have no columns, has no blocks."""
+        from plinth.machine.covers import cover
+
         rows, columns = pattern.shape
         if not pattern.nnz:
             return empty_cover(pattern.shape)

@@ -7,12 +7,13 @@ of the next layer reads together: what a block of either layer reads and gives i
 nobody gathers it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from plinth.network.sparse.matrices import entry_rows, identical_rows
 from plinth.network.sparse.pattern import SparsePattern
@@ -30,6 +31,10 @@ from plinth.partition.cuts import (
     ranges_of_indices,
 )
 from plinth.partition.cuts import places as part_numbers
+
+if TYPE_CHECKING:
+    # It takes a while, and most networks need none.
+    from scipy.sparse import csr_array
 
 
 @lru_cache(maxsize=1 << 10)
@@ -128,6 +133,8 @@ def whole_inputs(pattern: SparsePattern) -> Cuts:
 
 def _sorted(matrix: Any) -> csr_array:
     """A matrix in compressed rows, columns ascending."""
+    from scipy.sparse import csr_array
+
     rows = csr_array(matrix)
     rows.sort_indices()
     return rows

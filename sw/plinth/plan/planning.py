@@ -35,7 +35,6 @@ from plinth.plan.planners import simple
 from plinth.plan.planners.exhaustive import combinations, exhaustive
 from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
-from plinth.plan.planners.hypergraph import hypergraph
 from plinth.plan.planners.joint import joint
 from plinth.plan.planners.mpt import mpt, with_transforms
 from plinth.predict.codes import codes_source
@@ -121,13 +120,19 @@ def _whole(splitter: Callable[[PlanningProblem], Splits]) -> Callable[[PlanningP
     return lambda problem: (splitter(problem), ())
 
 
+def _partitioned(problem: PlanningProblem, *method: str) -> tuple[Splits, Partition]:
+    """Rows of sparse layers by a hypergraph partition."""
+    # What partitions takes a while to load.
+    from plinth.plan.planners.hypergraph import hypergraph
+
+    return hypergraph(problem.graph, problem.levels, prod(problem.factors), *method, notes=problem.notes)
+
+
 #: Planners by the name that --planner takes: splits, and, of sparse layers, which die has which rows.
 PLANNERS: dict[str, Callable[[PlanningProblem], tuple[Splits, Partition]]] = {
     **{name: _whole(splitter) for name, splitter in SPLITTERS.items()},
-    HYPERGRAPH: lambda problem: hypergraph(problem.graph, problem.levels, prod(problem.factors),
-                                           notes=problem.notes),
-    RANDOM_ROWS: lambda problem: hypergraph(problem.graph, problem.levels, prod(problem.factors), "random",
-                                            notes=problem.notes),
+    HYPERGRAPH: _partitioned,
+    RANDOM_ROWS: lambda problem: _partitioned(problem, "random"),
 }
 
 #: Planners that choose; the others do what their names say, whatever the memory.

@@ -23,16 +23,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import prod
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array
 
 from plinth.machine.blocks import BlockCover, BlockGroup, BlockShapes, Integers, check_pattern
 from plinth.machine.sparse_products import FEW_SAMPLES, GAIN, RATES, TILE_WORDS, HostBlockCost, KernelRates
 from plinth.network.sparse.matrices import entry_rows, starts_of
 from plinth.runtime.memory import Floats
+
+if TYPE_CHECKING:
+    # It takes a while, and most networks need none.
+    from scipy.sparse import csr_array
 
 #: Least share of all outputs that add a further product, from which all of them are added as whole arrays.
 MANY = 0.5
@@ -258,6 +261,8 @@ class CsrProducts:
     """
 
     def __init__(self, pattern: csr_array, samples: int, inputs: InputRows | None = None) -> None:
+        from scipy.sparse import csc_array
+
         _check_samples(samples)
         self.samples, self.stored, self._shape = samples, pattern.nnz, pattern.shape
         self._x_rows = pattern.shape[1] if inputs is None else inputs.rows
@@ -303,6 +308,8 @@ class CsrProducts:
 
     def _part(self, nonzeros: Integers | slice) -> _CsrPart:
         """The product of some nonzeros."""
+        from scipy.sparse import csr_array
+
         counts = np.bincount(self._rows[nonzeros], minlength=self._shape[0])
         columns = self._columns[nonzeros]
         return _CsrPart(nonzeros, csr_array((np.zeros(len(columns), np.float32), columns, starts_of(counts)),

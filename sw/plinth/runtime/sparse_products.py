@@ -1,15 +1,20 @@
 """Products of a step's sparse layers on one die: over the blocks in which its weights lie, where these pay."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
-
-from scipy.sparse import csr_array
+from typing import TYPE_CHECKING
 
 from plinth.machine.blocks import BlockCover, BlockShapes
 from plinth.machine.sparse_products import by_blocks
 from plinth.runtime.memory import Floats, Kernel
 from plinth.runtime.sparse_kernels import BlockKernels, CsrProducts, InputRows, WorkMemories, kept_words
 from plinth.step.tasks import BPROP, FPROP, UPDATE
+
+if TYPE_CHECKING:
+    # It takes a while, and most networks need none.
+    from scipy.sparse import csr_array
 
 
 class DieProducts:

@@ -4,15 +4,16 @@ A die's rows, over the columns that it has of the input, are covered by blocks (
 one behind the other. What fills a block up is 0: its gradient is made 0 before the update.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from plinth.buffers import Buffer
 from plinth.byte_cache import ByteCache
@@ -28,6 +29,10 @@ from plinth.partition.needs import rows_of_parts
 from plinth.step.row_lists import HostWords
 from plinth.step.tensors import Part
 from plinth.step.weights import Numbers, Weights, WeightSlice
+
+if TYPE_CHECKING:
+    # It takes a while, and most networks need none.
+    from scipy.sparse import csr_array
 
 Entries = NDArray[np.int32]
 
@@ -88,12 +93,12 @@ class PatternWeights(Weights):
     inputs: Region = field(kw_only=True)
     cost: BlockCost | HostBlockCost = field(kw_only=True)
 
-    def _key(self, die: int) -> "_PartKey":
+    def _key(self, die: int) -> _PartKey:
         first, last = self.inputs.bounds(CHANNELS, self.pattern.columns, self.factors)
         return _PartKey(self.pattern, self.region, self.inputs, self.factors, self.cost, die, int(first[die]),
                         int(last[die]))
 
-    def _part(self, die: int) -> "_Part":
+    def _part(self, die: int) -> _Part:
         key = self._key(die)
         return _PARTS.get(key, partial(_part, key))
 
@@ -213,6 +218,8 @@ def _part(key: _PartKey) -> _Part:
 def _numbered(key: _PartKey) -> csr_array:
     """A die's rows over the columns that it has, which ascend as the die has them; values are numbers of entries in the
     whole pattern."""
+    from scipy.sparse import csr_array
+
     pattern, outputs, inputs, factors, _, die, first, last = key
     number = int(outputs.numbers(OUTPUTS, factors)[die])
     rows = rows_of_parts(pattern, outputs.cuts(OUTPUTS), factors)[number]

@@ -4,11 +4,16 @@ A matrix has a row for each output i of a layer and a column for each input j, s
 columns ascend, each at most once; an entry may have the value 0, since it is the pattern that says what is trained.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
+
+if TYPE_CHECKING:
+    # It takes a while, and most networks need none.
+    from scipy.sparse import csr_array
 
 #: Most rows or columns of a matrix, and most entries: with four bytes for its column and value each, 1 GiB.
 MAXIMUM_NEURONS, MAXIMUM_ENTRIES = 1 << 24, 1 << 27
@@ -25,6 +30,8 @@ def csr(values: NDArray[Any], columns: NDArray[Any], starts: NDArray[Any], shape
         ``[rows + 1]``: where each row starts among the entries, and their number.
     shape : (int, int)
     """
+    from scipy.sparse import csr_array
+
     index = np.int32 if max(*shape, len(columns)) < 1 << 31 else np.int64
     matrix = csr_array((values, columns.astype(index, copy=False), starts.astype(index, copy=False)), shape=shape)
     matrix.has_canonical_format = True
@@ -67,6 +74,8 @@ def checked(matrix: Any, name: str) -> csr_array:
     ValueError
         If it is too large, its columns are out of range or do not ascend, or a value is not finite; ``name`` is told.
     """
+    from scipy.sparse import csr_array
+
     if not isinstance(matrix, csr_array) or matrix.ndim != 2 or matrix.dtype not in (np.float32, np.float64):
         raise TypeError(f"{name} must be a scipy.sparse.csr_array of float32 or float64 with two dimensions, not "
                         f"{type(matrix).__name__}")
