@@ -173,7 +173,8 @@ def test_the_contract_needs_no_amaranth() -> None:
 
 
 #: Packages that take long to load.
-HEAVY = ("amaranth", "cocotb", "matplotlib", "numpy", "onnx", "rich", "scipy", "sklearn", "yaml", "plinth_sim", "plinth.plan")
+HEAVY = ("amaranth", "cocotb", "matplotlib", "numpy", "onnx", "rich", "scipy", "sklearn", "yaml", "plinth_sim",
+         "plinth.plan")
 
 
 def _loaded(code: str, packages: tuple[str, ...] = HEAVY) -> set[str]:

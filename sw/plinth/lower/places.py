@@ -505,8 +505,9 @@ class HostView:
         group = np.cumsum(elements) // READ_ELEMENTS
         for _, layers in groupby(zip(group, vectors, strict=True), key=itemgetter(0)):
             names = [name for _, name in layers]
-            flats = read_together(executor, {(name, number): place.reading() for name in names
-                                             for number, place in enumerate(vectors[name])})
+            readings: dict[tuple[str, int], Reading[Any]] = {
+                (name, number): place.reading() for name in names for number, place in enumerate(vectors[name])}
+            flats = read_together(executor, readings)
             for name in names:
                 yield name, [flats.pop((name, number)) for number in range(len(vectors[name]))]
 

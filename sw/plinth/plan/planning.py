@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import isclose, prod
 
 from plinth.array.array import Array, prime_factors
@@ -120,19 +121,19 @@ def _whole(splitter: Callable[[PlanningProblem], Splits]) -> Callable[[PlanningP
     return lambda problem: (splitter(problem), ())
 
 
-def _partitioned(problem: PlanningProblem, *method: str) -> tuple[Splits, Partition]:
+def _partitioned(problem: PlanningProblem, how: str | None = None) -> tuple[Splits, Partition]:
     """Rows of sparse layers by a hypergraph partition."""
     # What partitions takes a while to load.
     from plinth.plan.planners.hypergraph import hypergraph
 
-    return hypergraph(problem.graph, problem.levels, prod(problem.factors), *method, notes=problem.notes)
+    return hypergraph(problem.graph, problem.levels, prod(problem.factors), how, notes=problem.notes)
 
 
 #: Planners by the name that --planner takes: splits, and, of sparse layers, which die has which rows.
 PLANNERS: dict[str, Callable[[PlanningProblem], tuple[Splits, Partition]]] = {
     **{name: _whole(splitter) for name, splitter in SPLITTERS.items()},
     HYPERGRAPH: _partitioned,
-    RANDOM_ROWS: lambda problem: _partitioned(problem, "random"),
+    RANDOM_ROWS: partial(_partitioned, how="random"),
 }
 
 #: Planners that choose; the others do what their names say, whatever the memory.
