@@ -169,10 +169,10 @@ def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]],
         If a test file does not load on the tree as it is.
     """
     with ExitStack() as stack:
-        sandboxes = [stack.enter_context(Sandbox(root)) for _ in range(jobs + 1)]
-        reach = Reach(sandboxes[0], cache, say)
+        sandboxes = [stack.enter_context(Sandbox(root)) for _ in range(2 * jobs)]
+        reach = Reach(sandboxes[:jobs], cache, say)
         idle: SimpleQueue[Judge] = SimpleQueue()
-        for sandbox in sandboxes[1:]:
+        for sandbox in sandboxes[jobs:]:
             idle.put(Judge(sandbox, reach))
 
         def judge(name: str, mutant: Mutant) -> Judged:
@@ -190,6 +190,7 @@ def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]],
             pool.shutdown(wait=False, cancel_futures=True)
             for sandbox in sandboxes:
                 sandbox.stop()
+            reach.close()
             pool.shutdown()
 
 

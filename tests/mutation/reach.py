@@ -7,9 +7,13 @@ slow tests run apart. What child processes enter is not seen.
 import ast
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from threading import Lock
 from typing import Any
 
@@ -84,22 +88,27 @@ class Reach:
 
     Parameters
     ----------
-    sandbox : Sandbox
-        In which no mutants run.
+    sandboxes : sequence of Sandbox
+        In which no mutants run: as many files are measured at once.
     cache : Path
         Where measurements are kept.
     say : callable
         Told which file is being measured, and which tests are left out.
     """
 
-    def __init__(self, sandbox: Sandbox, cache: Path, say: Callable[[str], None]):
-        self._lock = Lock()
-        self._sandbox, self._cache, self._say = sandbox, cache, say
+    def __init__(self, sandboxes: Sequence[Sandbox], cache: Path, say: Callable[[str], None]):
+        #: Of what is kept; and of what is being measured, by file and kind of tests.
+        self._lock, self._measuring = Lock(), defaultdict[str, Lock](Lock)
+        self._root, self._cache, self._say = sandboxes[0].root, cache, say
+        self._idle: SimpleQueue[Sandbox] = SimpleQueue()
+        for sandbox in sandboxes:
+            self._idle.put(sandbox)
+        self._pool = ThreadPoolExecutor(len(sandboxes))
         self._kept: dict[str, dict[str, Any]] = (
             json.loads(cache.read_text(encoding="utf-8")) if cache.exists() else {})
-        self._digests = {path.relative_to(sandbox.root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-                         for folder in ("hw", "sim", "sw", "tests") for path in (sandbox.root / folder).rglob("*.py")}
-        self._imports = _Imports(sandbox.root, self._digests)
+        self._digests = {path.relative_to(self._root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+                         for folder in ("hw", "sim", "sw", "tests") for path in (self._root / folder).rglob("*.py")}
+        self._imports = _Imports(self._root, self._digests)
 
     def _measured(self, file: str, source: str, marks: str) -> tuple[list[Test], set[str]]:
         """Tests of a file, and what runs, or is there to run, when it is loaded: functions, files.
@@ -110,29 +119,45 @@ class Reach:
             If the file does not load on the tree as it is.
         """
         entry = file if marks == QUICK else f"{file} -m {marks}"
-        kept = self._kept.get(entry, {})
-        known = kept.get("digests", {})
-        deciding = (file,) if marks == SLOW else (file, source)
-        if "imported" not in kept or any(known.get(path) != self._digests[path] for path in deciding):
-            self._say(f"measuring {entry}")
-            result = self._sandbox.folder / "reach.json"
-            result.unlink(missing_ok=True)
-            self._sandbox.forget_results()
-            outcome = self._sandbox.pytest([file, "-m", marks, "--maxfail=0"], _WALL_SECONDS,
-                                           MUTATION_REACH=str(result))
-            kept = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
-            if outcome.verdict != "passed" and not kept.get("failed"):
-                raise RuntimeError(f"{outcome.by or file}: fails on the tree as it is; mend it first")
-            for test in kept.get("failed", []):
-                self.leave_out(test)
-            self._kept[entry] = kept = {**kept, "digests": self._digests}
-            write_whole(self._cache, lambda part: part.write_text(json.dumps(self._kept), encoding="utf-8"))
+        with self._lock:
+            measuring = self._measuring[entry]
+        with measuring:
+            kept = self._kept.get(entry, {})
+            known = kept.get("digests", {})
+            deciding = (file,) if marks == SLOW else (file, source)
+            if "imported" not in kept or any(known.get(path) != self._digests[path] for path in deciding):
+                self._say(f"measuring {entry}")
+                kept = self._measure(file, marks)
+                with self._lock:
+                    self._kept[entry] = kept
+                    write_whole(self._cache, lambda part: part.write_text(json.dumps(self._kept), encoding="utf-8"))
         tests = [Test(name, seconds, frozenset(functions)) for name, (seconds, functions) in kept["tests"].items()
                  if name not in kept.get("failed", [])]
         return tests, {*kept["imported"], *kept["files"]}
 
+    def _measure(self, file: str, marks: str) -> dict[str, Any]:
+        """Run the tests of a file: what is kept of that. Those that fail are left out."""
+        sandbox = self._idle.get()
+        try:
+            result = sandbox.folder / "reach.json"
+            result.unlink(missing_ok=True)
+            sandbox.forget_results()
+            outcome = sandbox.pytest([file, "-m", marks, "--maxfail=0"], _WALL_SECONDS, MUTATION_REACH=str(result))
+            kept: dict[str, Any] = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
+        finally:
+            self._idle.put(sandbox)
+        if outcome.verdict != "passed" and not kept.get("failed"):
+            raise RuntimeError(f"{outcome.by or file}: fails on the tree as it is; mend it first")
+        for test in kept.get("failed", []):
+            self.leave_out(test)
+        return {**kept, "digests": self._digests}
+
+    def close(self) -> None:
+        """Begin no further measurement; those that run end with their sandboxes."""
+        self._pool.shutdown(cancel_futures=True)
+
     def _has_slow(self, file: str) -> bool:
-        return "mark.slow" in (self._sandbox.root / file).read_text(encoding="utf-8")
+        return "mark.slow" in (self._root / file).read_text(encoding="utf-8")
 
     def leave_out(self, test: str) -> None:
         """Say that a test decides nothing."""
@@ -150,12 +175,11 @@ class Reach:
             return (function in test.functions if mutant.function
                     else any(entered.startswith(prefix) for entered in test.functions))
 
+        with self._lock:
+            leading = [file for file in files if mutant.file in self._imports(file)
+                       and (marks != SLOW or self._has_slow(file))]
         candidates: list[Test] = []
-        for file in files:
-            with self._lock:
-                if mutant.file not in self._imports(file) or (marks == SLOW and not self._has_slow(file)):
-                    continue
-                tests, loaded = self._measured(file, mutant.file, marks)
+        for tests, loaded in self._pool.map(partial(self._measured, source=mutant.file, marks=marks), leading):
             if any(map(near, tests)) or (function if mutant.function else mutant.file) in loaded:
                 candidates += tests
         return sorted(candidates, key=lambda test: (not near(test), seconds(test, mutant), test.name))

@@ -86,7 +86,7 @@ def mutant_of(root: Path, kind: str, after: str) -> mutants.Mutant:
 
 def judged(sandbox: Sandbox, kind: str, after: str) -> tuple[str, str]:
     mutant = mutant_of(sandbox.root, kind, after)
-    reach = Reach(sandbox, sandbox.folder / "kept.json", lambda text: None)
+    reach = Reach([sandbox], sandbox.folder / "kept.json", lambda text: None)
     judgement = Judge(sandbox, reach).judge("room", ROOM, mutant)
     assert (sandbox.root / mutant.file).read_text() == _CODE
     return judgement.verdict, judgement.by
