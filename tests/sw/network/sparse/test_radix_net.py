@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from plinth.limits import MAXIMUM_SEED
 from plinth.network.sparse.activations import ClippedRelu, SparseSigmoid
-from plinth.network.sparse.matrices import csr_array
 from plinth.network.sparse.radix_net import CHALLENGE_BIASES, RadixNet, challenge_network, trained_network
 
 
