@@ -5,7 +5,8 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
@@ -93,6 +94,30 @@ def _affordable(tests: Sequence[Test], mutant: Mutant, budget: float) -> Sequenc
     return tests[:sum(total <= budget for total in accumulate(seconds(test, mutant) for test in tests))]
 
 
+@dataclass
+class Judging:
+    """A mutant that no test has killed yet.
+
+    Attributes
+    ----------
+    entered : bool
+        Whether a test enters it.
+    left_out : int
+        Tests that were not affordable.
+    budget : float
+        Seconds of a processor for tests of the rest.
+    seconds : float
+        That judging has taken.
+    """
+
+    room: str
+    mutant: Mutant
+    entered: bool = False
+    left_out: int = 0
+    budget: float = field(default_factory=lambda: REST_SECONDS)
+    seconds: float = 0.0
+
+
 class Judge:
     """Judges mutants, one at a time.
 
@@ -113,24 +138,40 @@ class Judge:
         The quick tests of its room run first, those of the nearest folder before the others; then the quick tests of
         the rest of the regression, and then all of its slow ones, as far as they are affordable.
         """
-        start = time.monotonic()
-        root = self._sandbox.root
-        near, everywhere = room.near(root, mutant.file), test_files(root, REGRESSION)
+        outcome = self.quick(name, room, mutant)
+        return outcome if isinstance(outcome, Judged) else self.slow(outcome)
+
+    def quick(self, name: str, room: Room, mutant: Mutant) -> "Judged | Judging":
+        """Run the quick tests of a mutant; if none fails, what its slow ones go on with."""
+        root, judging = self._sandbox.root, Judging(name, mutant)
+        near = room.near(root, mutant.file)
         far = [file for file in room.test_files(root) if file not in near]
-        rest = [file for file in everywhere if file not in near and file not in far]
-        entered, left_out, budget = False, 0, REST_SECONDS
-        for files, marks, late in ((near, QUICK, False), (far, QUICK, False), (rest, QUICK, True),
-                                   (everywhere, SLOW, True)):
-            noticing = self._reach.tests(mutant, files, marks)
-            tests = _affordable(noticing, mutant, budget) if late else noticing
-            budget -= late * sum(seconds(test, mutant) for test in tests)
-            left_out += len(noticing) - len(tests)
-            entered |= bool(noticing)
-            for batch in _batches(tests, mutant):
-                if by := self._killer(mutant, batch):
-                    return Judged(name, mutant, "killed", by, time.monotonic() - start, late)
-        reason = "no test enters it" if not entered else f"{left_out} tests of the rest did not run" if left_out else ""
-        return Judged(name, mutant, "survived", reason, time.monotonic() - start, True)
+        rest = [file for file in test_files(root, REGRESSION) if file not in near and file not in far]
+        for files, late in ((near, False), (far, False), (rest, True)):
+            if killed := self._killed(judging, files, QUICK, late):
+                return killed
+        return judging
+
+    def slow(self, judging: "Judging") -> Judged:
+        """Run the slow tests of a mutant."""
+        if killed := self._killed(judging, test_files(self._sandbox.root, REGRESSION), SLOW, True):
+            return killed
+        left_out = judging.left_out
+        reason = ("no test enters it" if not judging.entered
+                  else f"{left_out} tests of the rest did not run" if left_out else "")
+        return Judged(judging.room, judging.mutant, "survived", reason, judging.seconds, True)
+
+    def _killed(self, judging: "Judging", files: Sequence[str], marks: str, late: bool) -> Judged | None:
+        """The verdict, if a test of some files kills a mutant; ``late``: as far as they are affordable."""
+        start, mutant = time.monotonic(), judging.mutant
+        noticing = self._reach.tests(mutant, files, marks)
+        tests = _affordable(noticing, mutant, judging.budget) if late else noticing
+        judging.budget -= late * sum(seconds(test, mutant) for test in tests)
+        judging.left_out += len(noticing) - len(tests)
+        judging.entered |= bool(noticing)
+        by = next(filter(None, (self._killer(mutant, batch) for batch in _batches(tests, mutant))), "")
+        judging.seconds += time.monotonic() - start
+        return Judged(judging.room, mutant, "killed", by, judging.seconds, late) if by else None
 
     def _killer(self, mutant: Mutant, tests: Sequence[Test]) -> str:
         """The first of some tests, in their order, that fails on a mutant alone, or what else kills it, or ""."""
@@ -161,7 +202,8 @@ class Judge:
 
 def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]], jobs: int, cache: Path,
         say: Callable[[str], None]) -> Iterator[Judged]:
-    """Judge mutants, ``jobs`` of them at once, and give each as it is done.
+    """Judge mutants, ``jobs`` of them at once, and give each as it is done: all of them by quick tests, then those that
+    survive these by slow ones.
 
     Raises
     ------
@@ -175,17 +217,30 @@ def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]],
         for sandbox in sandboxes[jobs:]:
             idle.put(Judge(sandbox, reach))
 
-        def judge(name: str, mutant: Mutant) -> Judged:
+        def asked(ask: Callable[[Judge], Judged | Judging]) -> Judged | Judging:
             worker = idle.get()
             try:
-                return worker.judge(name, rooms[name], mutant)
+                return ask(worker)
             finally:
                 idle.put(worker)
 
         pool = ThreadPoolExecutor(jobs)
         try:
-            for future in as_completed([pool.submit(judge, name, mutant) for name, mutant in drawn]):
-                yield future.result()
+            alive: list[Judging] = []
+            for future in as_completed([pool.submit(asked, partial(Judge.quick, name=name, room=rooms[name],
+                                                                   mutant=mutant)) for name, mutant in drawn]):
+                outcome = future.result()
+                if isinstance(outcome, Judged):
+                    yield outcome
+                else:
+                    alive.append(outcome)
+                    mutant = outcome.mutant
+                    say(f"survives quick tests: {mutant.file} {mutant.function}: {mutant.before!r} -> {mutant.after!r}")
+            for future in as_completed([pool.submit(asked, partial(Judge.slow, judging=judging))
+                                        for judging in alive]):
+                outcome = future.result()
+                assert isinstance(outcome, Judged)
+                yield outcome
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for sandbox in sandboxes:
