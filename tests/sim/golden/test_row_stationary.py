@@ -119,6 +119,16 @@ def test_words_outside_the_memory(changes: dict[str, int]) -> None:
     assert not memory.any()
 
 
+@pytest.mark.parametrize(("die", "offset"), [(TINY, 1 << 31), (MIXED, 1 << 30), (MIXED, 1 << 31)])
+@pytest.mark.parametrize("pointer", ["x", "w"])
+def test_addresses_wrap_behind_all_words_alone(pointer: str, die: DieParameters, offset: int) -> None:
+    """Two numbers of 16 bits are a word: there are twice as many of them as words."""
+    memory = np.zeros(1000, dtype=np.uint32)
+    with pytest.raises(IndexError):
+        row_stationary.execute(memory, _plain_body(**{pointer: SimpleNamespace(offset=offset, base=0)}), [0] * 16, die)
+    row_stationary.execute(memory, _plain_body(**{pointer: SimpleNamespace(offset=1 << 32, base=0)}), [0] * 16, die)
+
+
 @pytest.mark.parametrize(("words", "fits"), [(205, True), (204, False)])
 def test_rows_of_sums_end_with_the_memory(words: int, fits: bool) -> None:
     body, memory = _plain_body(filters=5), np.zeros(words, dtype=np.uint32)
