@@ -105,7 +105,9 @@ def test_mutants_are_killed_and_survive_by_what_their_tests_see(sandbox: Sandbox
     # Outside of functions, and of the same length within a second.
     assert judged(sandbox, "constant", "LIMIT = 4") == ("killed", "tests/hw/test_counting.py::test_count")
     # By a slow test of another room; the quick one beside it fails anyway.
-    assert judged(sandbox, "constant", "return 6") == ("killed", "tests/sw/test_far.py::test_idle[first]")
+    # Of two that take nothing, either may have been measured as the cheaper one.
+    assert judged(sandbox, "constant", "return 6") in {
+        ("killed", f"tests/sw/test_far.py::test_idle[{name}]") for name in ("first", "second")}
     # A test that is not there any more kills nothing.
     (sandbox.root / "tests/sw/names").write_text("second")
     assert judged(sandbox, "constant", "return 6") == ("killed", "tests/sw/test_far.py::test_idle[second]")
