@@ -36,8 +36,8 @@ def test_a_pruned_perceptron_is_as_accurate_as_the_dense_one(tmp_path: Path) -> 
     dense, pruned, weights = tmp_path / "dense", tmp_path / "pruned.yaml", tmp_path / "dense.npz"
     cli.main(["train", "digits-mlp", "--device", "golden", "--save", str(weights), "--out", str(dense)])
     cli.main(["sparse", "prune", "digits-mlp", "--weights", str(weights), "--share", "0.1", "--out", str(pruned)])
-    cli.main(["train", str(pruned), "--array", f"ring-{DIES}", "--planner", "hypergraph", "--epochs", "60",
-              "--out", str(tmp_path / "sparse")])
+    cli.main(["train", str(pruned), "--array", f"ring-{DIES}", "--planner", "hypergraph", "--update", "momentum",
+              "--rate", "0.2", "--epochs", "8", "--out", str(tmp_path / "sparse")])
     reports: list[dict[str, Any]] = [json.loads((tmp_path / name / "report.json").read_text())
                                      for name in ("dense", "sparse")]
     assert_report_exact(reports[1])
