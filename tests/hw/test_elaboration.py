@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from amaranth.back import rtlil
+from amaranth.hdl import Module
 from amaranth.hdl import _nir as nir
 from amaranth.lib import wiring
 
@@ -17,7 +18,7 @@ from plinth_hw.comm.router import Router
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.control import Control
 from plinth_hw.die import Die, make_engine
-from plinth_hw.emit import Emission, netlist
+from plinth_hw.emit import Emission, netlist, text_digest
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.axi import AXIAdaptor
@@ -85,3 +86,9 @@ def test_only_constructors_set_attributes() -> None:
                             and ast.unparse(node.value) == "self"]
     assert len(SOURCES) > 100
     assert assignments == []
+
+
+@pytest.mark.parametrize("platform", [None, Emission()])
+def test_a_digest_has_all_of_its_bits(platform: Emission | None) -> None:
+    """The highest one, too, of every second text."""
+    assert len(text_digest(Module(), platform)) == 32
