@@ -492,11 +492,16 @@ class HostView:
     def each_kept(self, executor: Executor) -> Iterator[tuple[str, str, Floats]]:
         """Read the vectors beside variables, of wide numbers each half as a number, one after the other like these:
         the variable's name, the vector's, and its values."""
-        for layer, flats in self._each(executor, {name: list(vectors.values()) for name, vectors in self.kept.items()}):
-            of_vectors = {vector: self.weights[layer].vector.split(flat.astype(np.float32))
-                          for vector, flat in zip(self.kept[layer], flats, strict=True)}
+        for layer, flats in self._each_kept_flats(executor):
+            split = self.weights[layer].vector.split
+            of_vectors = {vector: split(flat.astype(np.float32)) for vector, flat in flats.items()}
             for name in self.weights[layer].vector.names:
                 yield from ((name, vector, values[name]) for vector, values in of_vectors.items())
+
+    def _each_kept_flats(self, executor: Executor) -> Iterator[tuple[str, dict[str, NDArray[np.float64]]]]:
+        """Read the vectors beside each layer's variables as one vector, layer by layer, by their names."""
+        for layer, flats in self._each(executor, {name: list(vectors.values()) for name, vectors in self.kept.items()}):
+            yield layer, dict(zip(self.kept[layer], flats, strict=True))
 
     def _each(self, executor: Executor, vectors: Mapping[str, Sequence[LayerWeights | KeptWeights]]
               ) -> Iterator[tuple[str, list[NDArray[Any]]]]:
@@ -545,9 +550,7 @@ class HostView:
 
     def kept_flats_of(self, executor: Executor) -> dict[str, dict[str, NDArray[np.float64]]]:
         """Read the vectors beside each layer's variables as one vector, by layer and name."""
-        flats = read_together(executor, {(name, vector): kept_weights.reading() for name, vectors in self.kept.items()
-                                         for vector, kept_weights in vectors.items()})
-        return {name: {vector: flats[name, vector] for vector in vectors} for name, vectors in self.kept.items()}
+        return dict(self._each_kept_flats(executor))
 
     def maps_of(self, executor: Executor) -> dict[str, Floats]:
         """Read the maps that decide kinks, by layer."""

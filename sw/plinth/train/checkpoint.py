@@ -58,9 +58,9 @@ class NotFiniteError(UserError):
         self.what = what
 
 
-def array_name(variable: str, vector: str) -> str:
-    """Name in a file of a vector beside a variable."""
-    return f"{variable}:{vector}"
+def array_name(array: str, vector: str) -> str:
+    """Name in a file of a vector beside a variable, or beside a layer's flat array."""
+    return f"{array}:{vector}"
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ def _flat_key(layer: str) -> str:
     """Name of a layer's array in files of versions 1 and 2: its own, unless the header or an argument of numpy's is
     called so, or another's array."""
     return f"{layer}.parameters" if layer in ("header", "file", "allow_pickle") or (
-        layer.endswith((".parameters", *(f":{vector}" for vector in VECTORS)))) else layer
+        layer.endswith((".parameters", *(array_name("", vector) for vector in VECTORS)))) else layer
 
 
 def save(path: Path | None, network: Network, checkpoint: Checkpoint,
@@ -208,7 +208,7 @@ def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
                             "it is, or anew with update=sgd")
         if header.version == CHECKPOINT_VERSION:
             known = {"header", *(name + behind for name in network.variables for behind in
-                                 ("", *(f":{vector}" for vector in (UPDATES[update] if update else ()))))}
+                                 ("", *(array_name("", vector) for vector in (UPDATES[update] if update else ()))))}
             if further := sorted(set(file.names) - known):
                 raise UserError(f"{file.where}: holds array {quoted(further[0])}, which is nothing of network "
                                 f"{network.name!r}; {_REMEDY}")
@@ -218,7 +218,7 @@ def load(path: Path, network: Network, *, convert: bool = False) -> Checkpoint:
         for layer in layer_vectors(network):
             parameters |= _weights(file, header, network, layer, left_out if convert else None)
             for vector in UPDATES[update] if update else ():
-                for name, values in _arrays(file, header, [layer], f":{vector}")[1].items():
+                for name, values in _arrays(file, header, [layer], array_name("", vector))[1].items():
                     kept.setdefault(name, {})[vector] = values
         return Checkpoint(parameters, header.epoch, header.seed, header.step, header.settings, header.generators,
                           update, kept, header.state_scale, left_out)
