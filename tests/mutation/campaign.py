@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 from tests.mutation.mutants import Mutant, draw, mutants
@@ -31,6 +31,8 @@ REST_SECONDS = 900.0
 #: Mutants that no test can kill, by their keys, and why.
 Equivalents = dict[tuple[str, str, str, str], str]
 EQUIVALENTS = Path(__file__).with_name("equivalent.yaml")
+#: What a stage of judging gives.
+Outcome = TypeVar("Outcome")
 
 
 @dataclass(frozen=True)
@@ -100,21 +102,21 @@ class Judging:
 
     Attributes
     ----------
+    budget : float
+        Seconds of a processor that are left for tests of the rest.
     entered : bool
         Whether a test enters it.
     left_out : int
         Tests that were not affordable.
-    budget : float
-        Seconds of a processor for tests of the rest.
     seconds : float
         That judging has taken.
     """
 
     room: str
     mutant: Mutant
+    budget: float
     entered: bool = False
     left_out: int = 0
-    budget: float = field(default_factory=lambda: REST_SECONDS)
     seconds: float = 0.0
 
 
@@ -143,7 +145,7 @@ class Judge:
 
     def quick(self, name: str, room: Room, mutant: Mutant) -> "Judged | Judging":
         """Run the quick tests of a mutant; if none fails, what its slow ones go on with."""
-        root, judging = self._sandbox.root, Judging(name, mutant)
+        root, judging = self._sandbox.root, Judging(name, mutant, REST_SECONDS)
         near = room.near(root, mutant.file)
         far = [file for file in room.test_files(root) if file not in near]
         rest = [file for file in test_files(root, REGRESSION) if file not in near and file not in far]
@@ -217,7 +219,7 @@ def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]],
         for sandbox in sandboxes[jobs:]:
             idle.put(Judge(sandbox, reach))
 
-        def asked(ask: Callable[[Judge], Judged | Judging]) -> Judged | Judging:
+        def asked(ask: Callable[[Judge], Outcome]) -> Outcome:
             worker = idle.get()
             try:
                 return ask(worker)
@@ -236,11 +238,9 @@ def run(root: Path, rooms: dict[str, Room], drawn: Sequence[tuple[str, Mutant]],
                     alive.append(outcome)
                     mutant = outcome.mutant
                     say(f"survives quick tests: {mutant.file} {mutant.function}: {mutant.before!r} -> {mutant.after!r}")
-            for future in as_completed([pool.submit(asked, partial(Judge.slow, judging=judging))
-                                        for judging in alive]):
-                outcome = future.result()
-                assert isinstance(outcome, Judged)
-                yield outcome
+            slow = [pool.submit(asked, partial(Judge.slow, judging=judging)) for judging in alive]
+            for judged in as_completed(slow):
+                yield judged.result()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             for sandbox in sandboxes:
