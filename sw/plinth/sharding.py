@@ -5,29 +5,41 @@ thousands, so that one is not checked when it is made; a Plan is (:meth:`Shardin
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from math import prod
 from operator import itemgetter
 from typing import Any, ClassVar
 
+import numpy as np
+
 from plinth.array.array import Array
 from plinth.errors import UserError, one_line, quoted
 from plinth.files.documents import nearest
 from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_DIES
-from plinth.network.variables import Variable
+from plinth.network.variables import Gradient, Variable
 from plinth.partition import regions
-from plinth.partition.axes import ELEMENTS
+from plinth.partition.axes import ELEMENTS, SAMPLES, Region
 from plinth.partition.blocks import WinogradBlocks, blocks_of
-from plinth.partition.cuts import Factors, Indices, Levels, halves, ranges_of
+from plinth.partition.cuts import (
+    Factors,
+    Indices,
+    Levels,
+    Listed,
+    Runs,
+    halves,
+    ranges_of,
+    ranges_of_indices,
+)
 from plinth.partition.exchanges import ExchangeDefinition, exchanges
-from plinth.partition.graph import Node, PlanGraph
-from plinth.partition.groups import RING, ProcessGroups
+from plinth.partition.graph import DP, Node, PlanGraph
+from plinth.partition.groups import RING, ProcessGroups, process_groups
 from plinth.partition.lists import check_lists, check_parts
 from plinth.partition.regions import Layout, Lists, Partition, Splits
 from plinth.partition.ring_order import along_links
+from plinth.partition.row_traffic import RowTraffic
 from plinth.update.rule import PLAIN, UpdateRule
 
 #: Pieces of rows in which the gradient of a layer goes round its rings, at most.
@@ -82,18 +94,42 @@ class Server:
         In how many pieces of neighbouring rows the variable's first axis is cut evenly, where it does not divide the
         first ones one row longer; or the rows of each piece, as ascending ranges (first, one past the last) with gaps
         between them.
+    interleaved : bool
+        Of a number of pieces: row r belongs to piece r mod ``pieces``, so that rows of frequent words, which are
+        neighbours where words are numbered by frequency, have different owners.
     """
 
     kind: ClassVar[str] = "server"
+    said: ClassVar[str] = "by servers"
 
     owners: tuple[int, ...]
     pieces: int | tuple[Indices, ...]
+    interleaved: bool = False
 
     def rows(self, count: int) -> tuple[Indices, ...]:
         """The rows of each piece, of so many in all."""
         if not isinstance(self.pieces, int):
             return self.pieces
+        if self.interleaved:
+            return tuple(tuple((row, row + 1) for row in range(piece, count, self.pieces))
+                         for piece in range(self.pieces))
         return ranges_of(count // self.pieces + (piece < count % self.pieces) for piece in range(self.pieces))
+
+    def owned_rows(self, count: int, dies: int) -> tuple[Indices | Runs, ...]:
+        """The rows of each die, of so many in all, ascending."""
+        owned: list[list[int]] = [[] for _ in range(dies)]
+        for owner, ranges in zip(self.owners, self.rows(count), strict=True):
+            owned[owner] += (row for first, end in ranges for row in range(first, end))
+        return tuple(ranges_of_indices(np.array(sorted(rows), np.int64)) for rows in owned)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Each die with a copy sends all others the rows of its gradient that its samples touch; each adds them up in die
+    order, and updates all rows alike."""
+
+    kind: ClassVar[str] = "gathered"
+    said: ClassVar[str] = "by gathered rows"
 
 
 @dataclass(frozen=True)
@@ -104,10 +140,13 @@ class Local:
 
 
 #: How copies of a variable are kept equal.
-Sync = Ring | Server | Local
+Sync = Ring | Server | Gathered | Local
 #: Of every variable of a network its name (``"fc1.weights"``) and how its copies are kept equal, in the order of names;
 #: empty: as suits the dies.
 Copies = tuple[tuple[str, Sync], ...]
+#: Of variables whose gradients are rows by number their name and the share of rows that one die's samples touch in a
+#: step, above 0 and at most 1.
+Touched = tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True)
@@ -128,21 +167,29 @@ class ReductionDefinition:
     over: Levels
     #: Levels at which the weights' input and output channels are cut.
     weights: tuple[Levels, Levels]
-    #: Words that all members of all rings send together; 0 of servers, whose words no step says yet.
+    #: Words that all members of all rings, or owners and workers, send together; where data decide, those expected.
     words: int
+    #: Between which words these lie, where data decide.
+    bounds: tuple[int, int] | None = None
+
+    @property
+    def word_bounds(self) -> tuple[int, int]:
+        """Between which words its words lie."""
+        return self.bounds or (self.words, self.words)
 
 
 def _by_name(copies: Any) -> Copies:
     """Copies in the order of names, if they are pairs of a name and a value."""
     if not isinstance(copies, (tuple, list)) or not all(
             isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in copies):
-        raise UserError("copies must be pairs of a variable's name and a Ring, a Server or Local, not "
+        raise UserError("copies must be pairs of a variable's name and a Ring, a Server, Gathered or Local, not "
                         f"{described(copies)}")
     return tuple(sorted(copies, key=itemgetter(0)))
 
 
 #: Types of a sharding's fields.
-_KINDS = {"graph": PlanGraph, "splits": tuple, "factors": tuple, "lists": tuple, "array": Array, "rule": UpdateRule}
+_KINDS = {"graph": PlanGraph, "splits": tuple, "factors": tuple, "lists": tuple, "array": Array, "rule": UpdateRule,
+          "touched": tuple}
 
 
 def _shown(value: Any) -> str:
@@ -180,6 +227,9 @@ class Sharding:
     copies : Copies
         For each variable of the network how its copies are kept equal, in any order; left out: in rings along the
         array's links, in as many pieces as suit the dies.
+    touched : Touched
+        For variables of which a step's samples touch some rows alone, the share that they touch on one die, as
+        predictions take it; of one that is left out all that they may touch.
 
     Raises
     ------
@@ -195,6 +245,7 @@ class Sharding:
     array: Array | None = None
     rule: UpdateRule = PLAIN
     copies: Copies = ()
+    touched: Touched = ()
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -223,8 +274,44 @@ class Sharding:
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
-        """Regions of each node."""
-        return regions.layouts(self.graph, self.splits, self.lists, self.factors)
+        """Regions of each node; of a layer whose table servers own, each die's rows are those that it owns."""
+        layouts = regions.layouts(self.graph, self.splits, self.lists, self.factors)
+        return tuple(self._owned(number, here) for number, here in enumerate(layouts)) if self.copies else layouts
+
+    def _owned(self, number: int, here: Layout) -> Layout:
+        sync, levels = self.row_sync(number), tuple(range(self.levels))
+        if sync is None:
+            return here
+        if isinstance(sync, Gathered):
+            return replace(here, ring=())
+        rows = sync.owned_rows(self.graph.nodes[number].matrix[1], self.dies)
+        inputs = (Listed(levels, rows),) if levels else ()
+        return replace(here, weights=Region.of(inputs=inputs, outputs=()), ring=())
+
+    def row_sync(self, number: int) -> Server | Gathered | None:
+        """How the rows of a node's table are kept equal one by one; None: it has no table, or that goes round rings."""
+        if not self.graph.nodes[number].gathers:
+            return None
+        return next((sync for sync in self.syncs(number) if isinstance(sync, Server | Gathered)), None)
+
+    def touched_share(self, variable: str) -> float | None:
+        """The share of a variable's rows that one die's samples touch in a step, as predictions take it; None: all that
+        they may touch."""
+        return dict(self.touched).get(variable)
+
+    def row_traffic(self, number: int, variable: Variable, sync: Server | Gathered) -> RowTraffic:
+        """How many rows of a variable of a node move between who owns them and dies with samples."""
+        node, here, rows = self.graph.nodes[number], self.layouts[number], variable.shape[0]
+        owned = np.full(self.dies, 0 if isinstance(sync, Server) else rows)
+        if isinstance(sync, Server):
+            for owner, ranges in zip(sync.owners, sync.rows(rows), strict=True):
+                owned[owner] += sum(end - first for first, end in ranges)
+        samples = here.input.lengths(SAMPLES, self.batch, self.factors)
+        named = variable.gradient is Gradient.ROWS
+        needed = samples * node.input_elements if named else rows * np.minimum(samples, 1)
+        return RowTraffic(tuple(owned.tolist()), tuple(needed.tolist()),
+                          self.touched_share(variable.qualified(node.name)) if named else None,
+                          isinstance(sync, Gathered))
 
     @cached_property
     def _syncs(self) -> dict[str, Sync]:
@@ -255,11 +342,26 @@ class Sharding:
         """Of a layer: one, or one of each variable."""
         node, here = self.graph.nodes[number], self.layouts[number]
         syncs = self.syncs(number) or (Ring(self.groups(RING, number), 1, CHUNK_WORDS),)
-        parts = [(None, syncs[0])] if len(set(syncs)) == 1 and not isinstance(syncs[0], Server) else zip(
+        parts = [(None, syncs[0])] if len(set(syncs)) == 1 and not isinstance(syncs[0], Server | Gathered) else zip(
             node.variables, syncs, strict=True)
         for variable, sync in parts:
-            yield ReductionDefinition(node.name, variable, sync, here.ring, (here.mp, here.op), regions.ring_words(
-                node, here, self.factors, variable) if isinstance(sync, Ring) else 0)
+            over, words, bounds = here.ring, 0, None
+            if isinstance(sync, Ring):
+                words = regions.ring_words(node, here, self.factors, variable)
+            elif isinstance(sync, Server | Gathered):
+                assert variable is not None
+                traffic, width = self.row_traffic(number, variable, sync), prod(variable.shape[1:])
+                over, words = here.dp, width * traffic.moved(traffic.expected)
+                least, most = traffic.bounds(variable.gradient is Gradient.ROWS)
+                bounds = width * least, width * most
+            yield ReductionDefinition(node.name, variable, sync, over, (here.mp, here.op), words, bounds)
+
+    def replicas(self, number: int) -> ProcessGroups:
+        """Dies that have copies of the same of a node's weights."""
+        if isinstance(self.row_sync(number), Gathered):
+            here = self.layouts[number]
+            return process_groups(RING, here.dp, self.factors, here.owners)
+        return self.groups(RING, number)
 
     def groups(self, kind: str, number: int) -> ProcessGroups:
         """The groups of a node's dies, of a kind of :mod:`plinth.partition.groups`. Rings are those of its first
@@ -293,6 +395,7 @@ class Sharding:
         regions.check_elements(self.graph, self.splits, self.factors)
         check_lists(self.graph, self.splits, self.lists, self.batch, self.factors)
         self._check_copies()
+        self._check_touched()
 
     def check_fits(self, other: "Sharding") -> None:
         """Refuse a sharding of another network, whose step trains other variables.
@@ -325,8 +428,8 @@ class Sharding:
                 raise UserError(f"network {self.graph.name!r} has no variable {quoted(name)}, whose copies could be "
                                 f"kept equal; {nearest(name, variables)}")
             if not isinstance(sync, Sync):
-                raise UserError(f"copies of variable {name!r} are kept equal by a Ring or a Server, or are Local, not "
-                                f"{described(sync)}")
+                raise UserError(f"copies of variable {name!r} are kept equal by a Ring or a Server, or are Gathered or "
+                                f"Local, not {described(sync)}")
         if len(self.copies) != len(variables):
             said = [name for name, _ in self.copies]
             name = next(name for name in variables if said.count(name) != 1)
@@ -339,6 +442,29 @@ class Sharding:
                     self._check_ring(number, node, sync)
                 elif isinstance(sync, Server):
                     self._check_server(variable.qualified(node.name), variable.shape[0], sync)
+                if isinstance(sync, Server | Gathered):
+                    self._check_rows(number, variable.qualified(node.name), sync)
+
+    def _check_rows(self, number: int, name: str, sync: Server | Gathered) -> None:
+        """Refuse rows that move one by one where they cannot."""
+        node = self.graph.nodes[number]
+        if isinstance(sync, Gathered) and not node.gathers:
+            raise UserError(f"variable {name!r} has a dense gradient, of which no rows can be gathered; give it a ring")
+        if node.gathers and set(self.splits[number]) - {DP}:
+            raise UserError(f"variable {name!r} is kept {sync.said}, so that every level must split the batch of layer "
+                            f"{node.name!r}; give it splits {DP!r}")
+
+    def _check_touched(self) -> None:
+        variables = self.graph.variables
+        for name, share in self.touched:
+            if name not in variables:
+                raise UserError(f"network {self.graph.name!r} has no variable {quoted(str(name))}, whose rows samples "
+                                f"touch; {nearest(str(name), variables)}")
+            if variables[name].gradient is not Gradient.ROWS:
+                raise UserError(f"variable {name!r} has a dense gradient: samples touch all of it; leave it out")
+            if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+                raise UserError(f"the share of the rows of variable {name!r} that samples touch must be above 0 and at "
+                                f"most 1, not {described(share)}")
 
     def _check_ring(self, number: int, node: Node, ring: Ring) -> None:
         wanted = self.layouts[number].groups(RING, self.factors)

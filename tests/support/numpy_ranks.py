@@ -59,7 +59,8 @@ class _Incoming:
             if not self._come and self._box:
                 self._late -= 1
                 if self._late < 0:
-                    self.words[...] = self._box.popleft()
+                    words = self._box.popleft()
+                    self.words[:len(words)] = words
                     self._come = True
         return self._come
 
@@ -70,10 +71,10 @@ class _Outgoing:
         self._box, self._lock = post.boxes[key], post.lock
         self._post, self._pair = post, key[:2]
 
-    def send(self) -> None:
+    def send(self, words: int | None = None) -> None:
         with self._lock:
-            self._box.append(self.words.copy())
-            self._post.words[self._pair] += len(self.words)
+            self._box.append(self.words[:words].copy())
+            self._post.words[self._pair] += len(self._box[-1])
             self._post.messages[self._pair] += 1
         self.words[...] = np.nan
 
@@ -149,7 +150,8 @@ class NumpyTraining:
         training = Session(network, data, executor.view, executor, None, None, plan.batch, 0)
         training.load_parameters(initial_parameters(network, 0))
         list(training.epoch(0))
-        read = {"losses": training.losses, "parameters": training.parameters(executor), "kept": training.kept(executor)}
+        read = {"losses": training.losses, "rows": training.rows,
+                "parameters": training.parameters(executor), "kept": training.kept(executor)}
         return {die: memory._places for die, memory in executor._step.memories.items()}, read
 
 

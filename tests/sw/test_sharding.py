@@ -21,7 +21,7 @@ from plinth.plan.plan import Plan
 from plinth.plan.planning import plan_network
 from plinth.report.plan import copies_row, plan_png, plan_report, show_plan
 from plinth.runtime.numpy_executor import NumpyExecutor
-from plinth.sharding import Copies, Local, Ring, Server, Sharding, Sync
+from plinth.sharding import Copies, Gathered, Local, Ring, Server, Sharding, Sync
 from plinth.step.build import step_of
 from plinth.step.copies import copies_of, refitted
 from plinth.update.rule import FORMS
@@ -32,6 +32,7 @@ NETWORK = Network(name="embedded", input=Shape((2,)), layers=(
     Embedding(name="words", rows=10, width=5), Dense(name="hidden", outputs=9, bias=False), Tanh(name="curve"),
     Dense(name="out", outputs=4), SoftmaxCrossEntropy(name="loss")))
 GRAPH = from_network(NETWORK)
+VARIABLES = GRAPH.variables
 TARGET = preset("ndp-tiny")
 ALL = ProcessGroups(RING, ((0, 1),))
 TOGETHER, WHOLE = Ring(ALL, 1, 64), "words.weights"
@@ -63,7 +64,10 @@ def test_copies_are_said_of_variables() -> None:
     layout.check()
     assert layout.syncs(0) == (Server((0, 1, 0), 3),) and layout.syncs(2) == (TOGETHER, TOGETHER)
     assert layout.syncs(3) == () and sharding().syncs(0) == ()
-    assert layout.groups(RING, 0) == layout.groups(RING, 2) == ALL
+    # Who owns rows sums their gradients alone.
+    assert layout.groups(RING, 2) == ALL and layout.groups(RING, 0).members == ((0,), (1,))
+    gathered = sharding(said(words_weights=Gathered()))
+    assert gathered.groups(RING, 0).members == ((0,), (1,)) and gathered.replicas(0) == ALL
 
 
 def test_equal_shardings_have_equal_hashes_in_any_order_and_process() -> None:
@@ -74,6 +78,52 @@ def test_equal_shardings_have_equal_hashes_in_any_order_and_process() -> None:
     others = [said(words_weights=Server((1, 0), 2)), said(words_weights=Server((0, 1), 2)), said(), said(
         words_weights=Local()), said(words_weights=replace(TOGETHER, chunk=32)), ()]
     assert len({first, *map(sharding, others)}) == 7
+
+
+def test_servers_own_rows_in_turn() -> None:
+    """Of three pieces, of which one die owns two."""
+    server = Server((0, 1, 0), 3, interleaved=True)
+    assert server.rows(7) == (((0, 1), (3, 4), (6, 7)), ((1, 2), (4, 5)), ((2, 3), (5, 6)))
+    assert server.owned_rows(7, 3) == (((0, 1), (2, 4), (5, 7)), ((1, 2), (4, 5)), ())
+    sharding(said(words_weights=replace(server, owners=(0, 1, 0)))).check()
+
+
+def test_words_of_rows_that_move() -> None:
+    """Of a table of 10 rows of 4 on two dies, each with two samples of one word; and of a dense variable."""
+    words = {(reduction.layer, reduction.variable and reduction.variable.name): (reduction.words, reduction.bounds)
+             for reduction in sharding(said(words_weights=Server((0, 1), 2))).reductions}
+    width, places = VARIABLES["words.weights"].shape[1], GRAPH.nodes[0].input_elements
+    most = min(5, 2 * places)
+    assert words["words", "weights"] == (2 * 2 * most * width, (2 * 2 * width, 2 * 2 * most * width))
+    gathered = next(reduction for reduction in sharding(said(words_weights=Gathered())).reductions
+                    if reduction.layer == "words")
+    assert gathered.word_bounds == (2 * width, 2 * min(10, 2 * places) * width)
+    dense = next(reduction for reduction in sharding(said(out_weights=Server((0, 1), 2))).reductions
+                 if reduction.layer == "out" and reduction.variable and reduction.variable.name == "weights")
+    assert dense.words == 2 * VARIABLES["out.weights"].elements and dense.word_bounds == (dense.words, dense.words)
+    few = replace(sharding(said(words_weights=Server((0, 1), 2))), touched=(("words.weights", 0.21),))
+    few.check()
+    assert next(reduction.words for reduction in few.reductions if reduction.layer == "words") == 2 * 2 * 2 * width
+
+
+@pytest.mark.parametrize(("touched", "message"), [
+    ((("word.weights", 0.1),), "has no variable 'word.weights', whose rows samples touch; did you mean 'words.weig"),
+    ((("out.weights", 0.1),), "variable 'out.weights' has a dense gradient: samples touch all of it; leave it out"),
+    ((("words.weights", 0.0),), "variable 'words.weights' that samples touch must be above 0 and at most 1, not 0.0"),
+    ((("words.weights", 1.5),), "that samples touch must be above 0 and at most 1, not 1.5"),
+    ((("words.weights", True),), "that samples touch must be above 0 and at most 1, not true"),
+    ((("words.weights", float("nan")),), "that samples touch must be above 0 and at most 1, not nan")])
+def test_shares_that_are_none_are_refused(touched: Any, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        replace(sharding(), touched=touched).check()
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("sync", [Server((0, 1), 2), Gathered()])
+def test_rows_move_where_the_batch_is_split_alone(sync: Sync) -> None:
+    layout = sharding(said(words_weights=sync))
+    with pytest.raises(UserError, match="so that every level must split the batch of layer 'words'; give it splits 'd"):
+        replace(layout, splits=(("mp",), *layout.splits[1:])).check()
 
 
 def test_servers_own_rows_evenly_or_by_list() -> None:
@@ -88,8 +138,9 @@ def test_servers_own_rows_evenly_or_by_list() -> None:
 @pytest.mark.parametrize(("changes", "message"), [
     ({"words_bias": TOGETHER}, "network 'embedded' has no variable 'words.bias', whose copies could be kept "
                                "equal; did you mean 'words.weights'?"),
-    ({"words_weights": "ring"}, "copies of variable 'words.weights' are kept equal by a Ring or a Server, or are Loc"),
-    ({"words_weights": None}, "copies of variable 'words.weights' are kept equal by a Ring or a Server, or are Local"),
+    ({"words_weights": "ring"}, "copies of variable 'words.weights' are kept equal by a Ring or a Server, or are Ga"),
+    ({"words_weights": None}, "copies of variable 'words.weights' are kept equal by a Ring or a Server, or are Gather"),
+    ({"out_weights": Gathered()}, "variable 'out.weights' has a dense gradient, of which no rows can be gathered; give"),
     ({"hidden_weights": Ring(ProcessGroups(RING, ((0,), (1,))), 1, 64)}, "rings of layer 'hidden' are not those of"),
     ({"out_bias": Ring(ALL, 5, 64)}, "the gradient of layer 'out' goes in 1 to 4 pieces, not 5; make the plan again"),
     ({"words_weights": Ring(ALL, 2, 64)}, "the gradient of layer 'words' goes in 1 piece, not 2"),
@@ -125,7 +176,8 @@ def test_what_cannot_be_is_refused_in_one_line(changes: dict[str, Any], message:
     None, 3, "ring", {WHOLE: TOGETHER}, (TOGETHER,), ((WHOLE, TOGETHER, 1),), ((None, TOGETHER),), ((3, TOGETHER),
                                                                                                   (WHOLE, TOGETHER))])
 def test_copies_are_pairs_of_name_and_value(copies: Any) -> None:
-    assert one_line(copies).startswith("copies must be pairs of a variable's name and a Ring, a Server or Local, not ")
+    assert one_line(copies).startswith(
+        "copies must be pairs of a variable's name and a Ring, a Server, Gathered or Local, not ")
 
 
 def test_every_variable_is_said_once() -> None:
@@ -135,8 +187,8 @@ def test_every_variable_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(("changes", "message"), [
-    ({"words_weights": Server((0, 1), 2)}, "variable 'words.weights' is kept by servers, and dies keep copies equal in "
-                                           "rings alone; give it a ring, or make the plan again with `plinth plan`"),
+    ({"hidden_weights": Server((0, 1), 2)}, "variable 'hidden.weights' is kept by servers, as dies keep tables of "
+                                            "embeddings alone; give it a ring, or make the plan again with `plinth"),
     ({"out_bias": Local()}, "variable 'out.bias' is local, but 2 dies have copies of the same, which dies keep equal"),
     ({"out_bias": Ring(ProcessGroups(RING, ((1, 0),)), 1, 64)}, "variable 'out.bias' has another ring than "
                                                                          "'out.weights', and dies send what a layer"),

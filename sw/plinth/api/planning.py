@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from plinth.api import arguments, html
 from plinth.api.arguments import choice, flag, integer, optional
 from plinth.api.choices import array_for, network_of_plan, network_or_plan
@@ -20,7 +22,9 @@ from plinth.api.progress import Progress, activity
 from plinth.api.results import Result
 from plinth.array.array import Array
 from plinth.errors import UserError, about
+from plinth.files.forms import described
 from plinth.limits import MAXIMUM_BATCH
+from plinth.names import COPY_NAMES
 from plinth.network.network import Network
 from plinth.output import check_ending
 from plinth.partition.graph import from_network
@@ -221,10 +225,29 @@ def split_settings(planner: Any, model: Any, batch: Any) -> dict[str, Any]:
             "batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH)}
 
 
+def touched_rows(touched: Any) -> Any:
+    """The share of rows that samples touch, or row numbers, as planners take it.
+
+    Raises
+    ------
+    UserError
+        If it is neither.
+    """
+    if touched is None or (isinstance(touched, (int, float)) and not isinstance(touched, bool)):
+        return touched
+    if isinstance(touched, Mapping):
+        return dict(touched)
+    numbers = np.asarray(touched) if not isinstance(touched, (str, bytes)) else np.empty(0, object)
+    if numbers.ndim != 2 or numbers.dtype.kind not in "iu":
+        raise UserError(f"touched must be a share, shares by layer, or row numbers [samples, numbers], not "
+                        f"{described(touched)}")
+    return numbers
+
+
 def plan(network: str | Path | Network | None = None, array: str | Path | Array | None = None, *,
          planner: str | None = None, model: str | None = None, batch: int | None = None, update: str | None = None,
          wide: bool | None = None, stochastic: bool = False, lists: str | Path | Mapping[str, Any] | None = None,
-         progress: Progress = None) -> PlanResult:
+         copies: str | None = None, touched: Any = None, progress: Progress = None) -> PlanResult:
     """Split a network over an array, layer by layer and level by level.
 
     Parameters
@@ -249,6 +272,12 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
         Whether fixed-point weights and states of 16 bits are rounded at random.
     lists : str, Path, mapping or None
         Lists of parts by layer: a YAML file, or what it would hold.
+    copies : {"auto", "rings", "gathered", "servers"} or None
+        How copies of embeddings' tables are kept equal: by sums that go round rings, by gathered rows, by servers, or
+        for each as is best. None: ``"rings"``, by planner ``"parallax"`` ``"auto"``.
+    touched : float, mapping of str to float, array_like or None
+        The share of a table's rows that the samples of one die touch in a step: of all tables, or by layer; or row
+        numbers ``[samples, numbers]`` of which it is measured. None: as many as they may.
     progress : callable, True or None
         Told (done, total, text) of steps that are predicted, whose total nobody knows (0); True: a bar on standard
         error.
@@ -265,7 +294,8 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
     where = array_for(definition, array_given(array))
     parts = _lists(lists, definition)
     with activity(progress, f"planning {definition.name} on {where.name}", "steps predicted") as told:
-        planning = planned(definition, where, lists=parts, progress=told.update, **settings)
+        planning = planned(definition, where, lists=parts, copies=optional(choice, "copies", copies, COPY_NAMES),
+                           touched=touched_rows(touched), progress=told.update, **settings)
     return PlanResult(planning.plan, network_of_plan(planning.plan), where, planning)
 
 

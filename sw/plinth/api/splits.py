@@ -1,6 +1,9 @@
 """A network's plan, as commands and the library ask for it."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
+
+from numpy.typing import NDArray
 
 from plinth import defaults
 from plinth.api.choices import form_of, planner_of
@@ -8,11 +11,14 @@ from plinth.array.array import Array
 from plinth.network.network import Network
 from plinth.partition.regions import Lists
 from plinth.plan.planning import Planned, arranged, plan_network
+from plinth.plan.row_copies import CopyChoice
 
 
 def planned(network: Network, array: Array, *, planner: str | None = None, model: str | None = None,
             batch: int | None = None, update: str | None = None, wide: bool | None = None, stochastic: bool = False,
-            lists: Mapping[str, Lists] | None = None, progress: Callable[[int], object] | None = None) -> Planned:
+            lists: Mapping[str, Lists] | None = None, copies: str | None = None,
+            touched: float | Mapping[str, float] | NDArray[Any] | None = None,
+            progress: Callable[[int], object] | None = None) -> Planned:
     """Plan a network over an array; what is None is by default.
 
     Parameters
@@ -29,6 +35,10 @@ def planned(network: Network, array: Array, *, planner: str | None = None, model
         As :func:`plinth.api.choices.form_of`.
     lists : mapping or None
         Lists of parts by layer.
+    copies : str or None
+        How copies of tables are kept equal: a name of :data:`plinth.names.COPY_NAMES`.
+    touched
+        As :func:`plinth.plan.planning.plan_network`.
     progress : callable or None
         Called with the number of steps that were predicted.
 
@@ -40,4 +50,5 @@ def planned(network: Network, array: Array, *, planner: str | None = None, model
     planner, batch = planner_of(planner, array), batch or defaults.BATCH
     return plan_network(arranged(network, array, planner, batch), array, planner=planner,
                         model=model or defaults.MODEL, batch=batch, lists=lists,
+                        copies=None if copies is None else CopyChoice(copies), touched=touched,
                         rule=form_of(array, update, wide, stochastic), progress=progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,12 +24,39 @@ from plinth.cli.options import (
     update_options,
 )
 from plinth.errors import UserError, about, one_line
+from plinth.names import COPY_NAMES
 from plinth_hw.terminal.activity import Activity
 from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, UnboundedInteger
 
 if TYPE_CHECKING:
+    from plinth.network.network import Network
     from plinth.plan.plan import Plan
     from plinth.step.step import Step
+
+
+def _touched(texts: tuple[str, ...], network: Network) -> Any:
+    """``0.03``, ``table=0.03`` or a file of samples as planners take it."""
+    if not texts:
+        return None
+    if len(texts) == 1 and texts[0].endswith(".npz"):
+        from plinth.train.data import load_data
+
+        dataset = load_data(Path(texts[0]), network)
+        if dataset.train_x.dtype.kind not in "iu":
+            raise UserError(f"--touched {texts[0]}: network {network.name!r} has no embedding, whose row numbers its "
+                            "samples could be; leave it out")
+        return dataset.train_x
+    shares: dict[str, float] = {}
+    for text in texts:
+        layer, _, share = text.rpartition("=")
+        try:
+            shares[layer] = float(share)
+        except ValueError:
+            raise UserError(f"--touched {text!r} is no share, layer and share as table=0.03, or one .npz file of "
+                            "samples") from None
+    if "" in shares and len(texts) > 1:
+        raise UserError("--touched is one share of all tables, or one of each, as table=0.03, not both")
+    return shares.get("", shares)
 
 
 @cli.command()
@@ -43,13 +70,19 @@ if TYPE_CHECKING:
 @tile_options
 @predict_options
 @update_options
+@click.option("--copies", type=click.Choice(COPY_NAMES), help="how copies of embeddings' tables are kept equal; "
+              "default: rings, by planner parallax auto")
+@click.option("--touched", multiple=True, metavar="SHARE|LAYER=SHARE|FILE",
+              help="share of a table's rows that one die's samples touch in a step, of all tables or of one, or a .npz "
+              "file of samples of which it is measured; default: as many as they may")
 @click.option("--out", type=OutputFile(), help="write the plan, .yaml or .json")
 @click.option("--picture", type=OutputFile(), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
 def plan(network: str, array_name: str | None, dies: int | None, machine: str | None, number_format: str | None,
          planner: str | None, model: str | None, batch: int, parts: Path | None, update: str | None,
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
-         predict: str | None, shares: str | None, out: Path | None, picture: Path | None, as_json: bool) -> None:
+         predict: str | None, shares: str | None, copies: str | None, touched: tuple[str, ...], out: Path | None,
+         picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file; default: digits-mlp) over an array, layer by layer and level by level."""
     from plinth.api.choices import array_for, with_settings
     from plinth.api.splits import planned
@@ -70,7 +103,8 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
     with Activity(f"planning {definition.name} on {array.name}", "steps predicted") as activity:
         planning = planned(definition, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
                            stochastic=stochastic, progress=activity.update,
-                           lists=None if parts is None else load_lists(parts, from_network(definition)))
+                           lists=None if parts is None else load_lists(parts, from_network(definition)),
+                           copies=copies, touched=_touched(touched, definition))
         if out is not None:
             from plinth.plan.plan_file import save_plan
 

@@ -1,16 +1,11 @@
-"""Tensors and weights in die memory, as the host reads and writes them: gathered from and spread over dies.
-
-The host writes what the dies of its process hold, and reads of all dies together, whatever process they live in: who
-reads says which pieces of which dies, and what is made of their numbers, as a :class:`Reading`; so that one request to
-the executor serves for as many tensors as are wanted at once.
+"""Weights and all else that a step has in die memory, as the host reads and writes it, as a :class:`HostView` by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from math import prod
 from operator import itemgetter
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,149 +15,23 @@ from plinth.driver.executor import Executor, Piece
 from plinth.errors import UserError, quoted
 from plinth.files.documents import nearest
 from plinth.lower.codes import LevelPlace
+from plinth.lower.lookups import CountPlace, LookupNumbers
+from plinth.lower.tensors import Floats, PlacedTensor, Reading, RowNumbers, read_together
 from plinth.network.parameters import KeptVectors, LayerVector, Parameters, check_arrays
+from plinth.partition.cuts import Integers
 from plinth.partition.groups import RING
 from plinth.step import tensors
+from plinth.step.lookups import LookupCounts, LookupLists, Lookups
 from plinth.step.owned import Kept, OwnedChunks
 from plinth.step.row_lists import HostWords, RowLists
 from plinth.step.step import Realised, Step
-from plinth.step.tensors import Part, grid
 from plinth.step.tile_operations import ElementRates
 from plinth.step.weights import Weights, WeightSlice
 from plinth_hw.isa.formats import Fixed, Format, word_type
 from plinth_hw.isa.parameters import DieParameters
 
-Floats = NDArray[np.float32]
 #: Elements of weights that are read together, about: 64 MiB.
 READ_ELEMENTS = 1 << 24
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-
-@dataclass(frozen=True)
-class Reading(Generic[Value]):
-    """A read of die memories: pieces to fetch, and what makes a value of the numbers ``[rows, columns]`` of each."""
-
-    pieces: Sequence[Piece]
-    make: Callable[[Sequence[Floats]], Value]
-
-    def of(self, executor: Executor) -> Value:
-        """Fetch the pieces and make the value of what dies hold now; collective."""
-        return self.make(executor.collect_floats(self.pieces))
-
-
-def read_together(executor: Executor, readings: Mapping[Key, Reading[Value]]) -> dict[Key, Value]:
-    """Do several reads, given by name, with one request to the executor; collective."""
-    values: Iterator[Floats] = iter(executor.collect_floats([
-        piece for reading in readings.values() for piece in reading.pieces]))
-    return {name: reading.make([next(values) for _ in reading.pieces]) for name, reading in readings.items()}
-
-
-def _shaped(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """The array ``[shape[0], ...]`` of as many elements as a shape has, in that shape.
-
-    Raises
-    ------
-    UserError
-        If it is no array of real numbers, or of another shape.
-    """
-    try:
-        array = np.asarray(values)
-        there = f"{array.dtype} {list(array.shape)}"
-    except ValueError:
-        array, there = np.empty(0, object), "rows of different lengths"
-    if array.dtype.kind not in "biuf" or array.shape[:1] != shape[:1] or array.size != prod(shape):
-        raise UserError(f"{name} must be real numbers of shape {list(shape)}, not {there}")
-    return array.reshape(shape)
-
-
-@dataclass(frozen=True)
-class PlacedTensor:
-    """A tensor [sample, position, channel] in die memory: for each die its part and the buffer of it."""
-
-    name: str
-    samples: int
-    positions: int
-    channels: int
-    parts: Sequence[Part]
-    buffers: Sequence[Buffer]
-    #: Rows of dies are channels.
-    by_channel: bool = False
-
-    def _in_memory(self, whole: NDArray[Any]) -> NDArray[Any]:
-        """A view of the tensor whose axes are as in the dies' memory."""
-        return whole.swapaxes(0, 2) if self.by_channel else whole
-
-    def reading(self) -> Reading[Floats]:
-        """A read of the whole tensor; of elements that several dies hold, the last one's."""
-        held = [(die, part) for die, part in enumerate(self.parts) if part.words]
-
-        def make(values: Sequence[Floats]) -> Floats:
-            whole = np.zeros((self.samples, self.positions, self.channels), dtype=np.float32)
-            for (_, part), numbers in zip(held, values, strict=True):
-                self._in_memory(whole)[grid(part.index())] = numbers.reshape(part.samples, part.positions,
-                                                                             part.channels)
-            return whole
-
-        return Reading([(die, self.buffers[die]) for die, _ in held], make)
-
-    def gather(self, executor: Executor) -> Floats:
-        """Read the whole tensor as dies hold it now; collective."""
-        return self.reading().of(executor)
-
-    def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
-        """Write its part of the tensor into each die of this process.
-
-        Raises
-        ------
-        UserError
-            If the values are no real numbers ``[samples, ...]``, as many as the tensor has.
-        """
-        whole = self._in_memory(_shaped(self.name, values, (self.samples, self.positions, self.channels)))
-        for die in executor.numbers:
-            part, buffer = self.parts[die], self.buffers[die]
-            if part.words:
-                some = np.ascontiguousarray(whole[grid(part.index())])
-                executor.write_floats(die, buffer, some.reshape(buffer.rows, buffer.columns), place)
-
-
-@dataclass(frozen=True)
-class RowNumbers(PlacedTensor):
-    """Row numbers of an embedding [sample, position, 1] in die memory: on each die index words for its slice, whose
-    first row is 0. Rows that another die holds get the numbers of spare rows behind the slice, in turn, so that adds to
-    them do not wait for each other."""
-
-    slices: Sequence[WeightSlice] = ()
-    #: Of the whole table.
-    rows: int = 0
-
-    def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
-        """Write its part of the row numbers, which are those of the whole table, into each die of this process.
-
-        Raises
-        ------
-        UserError
-            If they are not as many as the tensor has, or the table has no such row.
-        """
-        whole = _shaped(self.name, values, (self.samples, self.positions))
-        least, most = whole.min(initial=0), whole.max(initial=0)
-        if not 0 <= least <= most < self.rows:
-            raise UserError(f"{self.name} must be row numbers from 0 to {self.rows - 1}, not from {least} to {most}")
-        for die in executor.numbers:
-            part, buffer, piece = self.parts[die], self.buffers[die], self.slices[die]
-            if part.words:
-                numbers = whole[part.index()[0]].astype(np.int64).ravel()
-                if piece.input_order is None:
-                    numbers -= piece.first_input
-                else:
-                    rows = np.full(len(piece.input_order.order), -1)
-                    rows[piece.input_index] = np.arange(piece.inputs)
-                    numbers = rows[numbers]
-                if piece.spare:
-                    outside = (numbers < 0) | (numbers >= piece.inputs)
-                    spare = piece.inputs + np.arange(len(numbers)) % piece.spare
-                    numbers = np.where(outside, spare, numbers)
-                executor.write(die, buffer, numbers.astype(np.uint32).reshape(buffer.rows, buffer.columns), place)
 
 
 class GradientSum(NamedTuple):
@@ -297,8 +166,9 @@ class KeptWeights:
 class _HostPlaces:
     """Where the host reads and writes what a step has."""
 
-    def __init__(self, step: Step, at: Callable[[Buffer], Buffer]) -> None:
-        self._step, self._at = step, at
+    def __init__(self, step: Step, at: Callable[[Buffer], Buffer],
+                 counts: Mapping[str, Sequence[CountPlace]] | None = None) -> None:
+        self._step, self._at, self._counts = step, at, counts or {}
 
     def tensor(self, tensor: tensors.Tensor) -> PlacedTensor:
         """A tensor."""
@@ -314,20 +184,33 @@ class _HostPlaces:
 
     def _input(self, number: int) -> PlacedTensor:
         tensor, table = self.tensor(self._step.inputs[number]), self._step.tables.get(number)
+        lookups = self._step.lookups.get(number)
+        if lookups is not None:
+            return self._lookups(tensor, lookups)
         if table is None:
             return tensor
         return RowNumbers(tensor.name, tensor.samples, tensor.positions, tensor.channels, tensor.parts, tensor.buffers,
                           slices=[table.slice(die) for die in range(self._step.dies)], rows=table.shape[1])
 
-    def weights(self, weights: Weights) -> LayerWeights:
-        """Weights of a layer, or what has their shape."""
+    def _lookups(self, numbers: PlacedTensor, lookups: Lookups) -> LookupNumbers:
+        dies, lists = range(self._step.dies), LookupLists(f"{lookups.layer}.lists", lookups)
+        counts = LookupCounts(f"{lookups.layer}.counts", self._step.dies)
+        return LookupNumbers(
+            numbers.name, numbers.samples, numbers.positions, numbers.channels, numbers.parts, numbers.buffers,
+            lookups=lookups, counts=[self._at(counts.buffer(die)) for die in dies],
+            lists=[{worker: self._at(lists.of(die, worker)) for worker in lookups.workers(die)} for die in dies],
+            tasks=self._counts.get(lookups.layer, ()))
+
+    def weights(self, weights: Weights, summed: bool = False) -> LayerWeights:
+        """Weights of a layer, or what has their shape; ``summed``: parts of sums, where others are copies."""
         step = self._step
         number = next(number for number, node in enumerate(step.graph.nodes)
                       if node.name == weights.name.rpartition(".")[0])
         dies = range(step.dies)
         node = step.graph.nodes[number]
         return LayerWeights(LayerVector(node.name, node.variables), weights.shape, [weights.slice(die) for die in dies],
-                            [self._at(weights.buffer(die)) for die in dies], step.members(RING, number).members)
+                            [self._at(weights.buffer(die)) for die in dies],
+                            (step.members(RING, number) if summed else step.sharding.replicas(number)).members)
 
     def all_weights(self) -> dict[str, LayerWeights]:
         """The weights of each layer in die memory, by the layer's name."""
@@ -336,7 +219,7 @@ class _HostPlaces:
     def all_gradients(self) -> dict[str, LayerWeights]:
         """The gradients of each layer in die memory, by the layer's name, with rates that they are multiplied by."""
         rates = {operation.node.name: operation.rates for operation in self._step.operations_of(ElementRates)}
-        return {name: replace(self.weights(gradients), rates=rates.get(name, ()))
+        return {name: replace(self.weights(gradients, summed=True), rates=rates.get(name, ()))
                 for name, gradients in self._step.gradients.items()}
 
     def all_kept(self) -> dict[str, dict[str, KeptWeights]]:
@@ -472,6 +355,27 @@ class HostView:
             tensor.spread(x, executor, place)
         self.targets.spread(targets, executor, place)
 
+    def rows_of(self, x: NDArray[Any]) -> dict[str, Integers]:
+        """For each layer whose rows move one by one, how many of a batch's rows each owner (row) has for each worker
+        (column).
+
+        Raises
+        ------
+        UserError
+            As :meth:`write_batch`.
+        """
+        return {tensor.moved.layer: tensor.rows(x) for tensor in self.inputs if isinstance(tensor, LookupNumbers)}
+
+    def row_words(self, rows: Mapping[str, Integers]) -> int:
+        """Words that dies send for so many rows from each owner to each worker, by layer, and for their gradients."""
+        return sum(tensor.moved.width * tensor.moved.traffic.moved(rows[tensor.moved.layer])
+                   for tensor in self.inputs if isinstance(tensor, LookupNumbers))
+
+    def expected_rows(self) -> dict[str, Integers]:
+        """:meth:`rows_of` a batch as predictions take it."""
+        return {tensor.moved.layer: tensor.moved.traffic.expected for tensor in self.inputs
+                if isinstance(tensor, LookupNumbers)}
+
     def write_generators(self, executor: Executor, states: Sequence[int]) -> None:
         """Give every die of this process the state of its generator of random bits, if there are any."""
         for die in executor.numbers if self.generators else ():
@@ -572,7 +476,8 @@ class HostView:
 
 
 def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer, *,
-              living: Mapping[str, tensors.Tensor] | None = None, lists: bool = True, **settings: Any
+              living: Mapping[str, tensors.Tensor] | None = None, lists: bool = True,
+              counts: Mapping[str, Sequence[CountPlace]] | None = None, **settings: Any
               ) -> dict[str, Any]:
     """The fields of :class:`HostView` of a step; ``settings`` are those that do not follow from it.
 
@@ -583,9 +488,11 @@ def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer
     living : mapping of layer to tensor
         As there.
     lists : bool
-        Whether the host writes lists of row numbers.
+        Whether the host writes lists of row numbers that follow from what dies have.
+    counts : mapping of layer to sequence of CountPlace
+        Of embeddings whose tables servers own the tasks that say how many rows they move.
     """
-    places = _HostPlaces(step, at)
+    places = _HostPlaces(step, at, counts)
     return {
         "parameters": step.parameters, "gradient_scale": step.scale, "weights": places.all_weights(),
         "gradients": places.all_gradients(), "inputs": places.inputs(), "targets": places.tensor(step.targets),

@@ -16,6 +16,7 @@ from plinth.driver.program import Program
 from plinth.errors import UserError
 from plinth.lower.builder import GraphBuilder
 from plinth.lower.codes import LevelPlace, decode_body, encode_body, predict_body
+from plinth.lower.lookups import CountPlace
 from plinth.lower.places import HostView, host_view
 from plinth.lower.program import assemble, group_body, ring_setup, route_setup
 from plinth.lower.stages import check_network
@@ -47,6 +48,7 @@ from plinth.step.tasks import (
     Encode,
     GroupRow,
     LineTransform,
+    LookupCopy,
     Multiplication,
     Optimisation,
     Phase,
@@ -217,7 +219,8 @@ class _Lowering:
     """One step on its way to descriptors."""
 
     def __init__(self, step: Step, steps: int):
-        self.step, self.steps, self.parameters = step, steps, step.parameters
+        # Descriptors that say how many rows a batch looks up are those of one batch.
+        self.step, self.steps, self.parameters = step, 1 if step.lookups else steps, step.parameters
         for rings in step.groups:
             self._check_ways(rings)
         if len(Engine) + step.exchanges > self.parameters.counters:
@@ -232,13 +235,15 @@ class _Lowering:
         #: What the host is told, each once.
         self.notes: dict[str, None] = {}
         self.levels: dict[str, list[LevelPlace]] = {}
+        #: By layer, of tasks that move as many rows as a batch looks up, where it stands how many.
+        self.counts: dict[str, list[CountPlace]] = {}
         #: First word and base register of each place.
         self.places: dict[str, tuple[int, int]] = {}
         for place in step.places:
             base = bases.get(place.name, 0)
             for builder in self.builders:
                 buffer = builder.allocate(place.name, 1, max(1, place.words), base=base,
-                                          copies=steps if place.moves else 1)
+                                          copies=self.steps if place.moves else 1)
             self.places[place.name] = buffer.address, base
         for place in step.places:
             if place.what is not None:
@@ -299,9 +304,10 @@ class _Lowering:
         setup = self.setup if any(builder.advances for builder in self.setup) else ()
         program = assemble(setup, self.builders, memory_words=memory_words, gradient_scale=step.scale)
         base = {field.name: getattr(program, field.name) for field in fields(program)}
-        return TrainingProgram(**base | host_view(step, self.at, batches=self.steps, levels=self.levels, living={
-            node.name: step.maps[self._relu(number)] for number, node in enumerate(step.graph.nodes)
-            if node.name in self.levels}, notes=tuple(self.notes)))
+        return TrainingProgram(**base | host_view(
+            step, self.at, batches=self.steps, counts=self.counts, levels=self.levels, living={
+                node.name: step.maps[self._relu(number)] for number, node in enumerate(step.graph.nodes)
+                if node.name in self.levels}, notes=tuple(self.notes)))
 
     # What the host reads and writes.
 
@@ -431,6 +437,11 @@ class _Lowering:
             "destination_row_stride": target.stride, "columns": rows.columns, "rows": rows.rows, "planes": 1,
             "scatter" if work.added else "gather": 1, "index": numbers.pointer})
 
+    def _lookup(self, to: _Lowered, work: LookupCopy) -> None:
+        """A tile of as many rows as the host says; of one, as long as it says nothing."""
+        self._tile(to, replace(work, rows=1).typical)
+        self.counts.setdefault(work.layer, []).append(CountPlace(to.die, to.builder.count - 1, work.owner, work.worker))
+
     def _signal(self, to: _Lowered, work: Signal) -> None:
         """A copy of a word, of which the other die is told."""
         place = self.at(self.step.any)
@@ -479,5 +490,5 @@ LOWERS: dict[type, Callable[[_Lowering, _Lowered, Any], None]] = {
     Multiplication: _Lowering._multiply, Vector: _Lowering._vector, TileCopy: _Lowering._tile,
     TransformTiles: _Lowering._transform, LineTransform: _Lowering._lines, Encode: _Lowering._encode,
     Decode: _Lowering._decode, Predict: _Lowering._predict, RowsByNumber: _Lowering._rows,
-                                                                  Reduction: _Lowering._reduction,
-    GroupRow: _Lowering._group_row, Optimisation: _Lowering._optimisation, Signal: _Lowering._signal}
+    LookupCopy: _Lowering._lookup, Reduction: _Lowering._reduction, GroupRow: _Lowering._group_row,
+    Optimisation: _Lowering._optimisation, Signal: _Lowering._signal}

@@ -31,7 +31,17 @@ from plinth.partition.groups import ProcessGroups
 from plinth.partition.predicted import shares
 from plinth.partition.regions import RingMessage
 from plinth.plan.lists_file import lists_to_data, parts_to_data, region_to_data
-from plinth.sharding import CHUNK_WORDS, Local, ReductionDefinition, Ring, Server, Sharded, Sharding, Sync
+from plinth.sharding import (
+    CHUNK_WORDS,
+    Gathered,
+    Local,
+    ReductionDefinition,
+    Ring,
+    Server,
+    Sharded,
+    Sharding,
+    Sync,
+)
 from plinth.step.copies import check_copies, copies_of, refitted
 from plinth.update.rule import PLAIN
 
@@ -204,8 +214,8 @@ class Plan(Sharded):
     @cached_property
     def word_bounds(self) -> tuple[int, int]:
         """Between which words all dies send in a step: those of :attr:`words`, unless data decide."""
-        reduced = sum(reduction.words for reduction in self.reductions)
-        least, most = (sum(transfer.bounds[end] for transfer in self.transfers) + reduced for end in (0, 1))
+        least, most = (sum(transfer.bounds[end] for transfer in self.transfers)
+                       + sum(reduction.word_bounds[end] for reduction in self.reductions) for end in (0, 1))
         return least, most
 
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
@@ -243,10 +253,12 @@ class Plan(Sharded):
         for reduction in self.reductions:
             sync, variable, layout = reduction.sync, reduction.variable, self.layouts[self._number(reduction.layer)]
             entry = {"layer": reduction.layer, **({} if variable is None else {"variable": variable.name}),
-                     **({} if isinstance(sync, Server) else {"words": reduction.words}),
-                     "over": _levels(reduction.over), **_sync(sync, rings),
+                     "words": reduction.words,
+                     **dict(zip(("least", "most"), reduction.bounds or (), strict=False)),
+                     "over": _levels(reduction.over), **_sync(sync, rings), **self._touched(reduction),
                      "weights": {"input": _levels(reduction.weights[0]), "output": _levels(reduction.weights[1]),
-                                 **_further(layout.weights), **_lists(layout.weights)}}
+                                 **_further(layout.weights), **({} if isinstance(sync, Server) else
+                                                                _lists(layout.weights))}}
             if listed and isinstance(sync, Ring):
                 entry["ring_words"] = [message.words for message in self.ring_messages(reduction)]
             reductions.append(entry)
@@ -265,6 +277,16 @@ class Plan(Sharded):
             **({"loss": loss} if (loss := self._loss()) else {}),
             "transfers": transfers, "rings": [[list(members) for members in groups.members] for groups in rings],
             "reductions": reductions}
+
+    def _touched(self, reduction: ReductionDefinition) -> dict[str, float]:
+        """The share of the rows of a reduction's variable that samples touch, as an entry of a file, if it is said."""
+        if reduction.variable is None:
+            shares = [dict(self.sharding.touched).get(variable.qualified(reduction.layer))
+                      for variable in self.graph.nodes[self._number(reduction.layer)].variables]
+        else:
+            shares = [dict(self.sharding.touched).get(reduction.variable.qualified(reduction.layer))]
+        share = next((share for share in shares if share is not None), None)
+        return {} if share is None else {"touched": share}
 
     def _loss(self) -> dict[str, Any]:
         """The entry of the loss, if its channels are split, or something of it is cut by list."""
@@ -321,8 +343,8 @@ def _sync(sync: Sync, rings: dict[ProcessGroups, int]) -> dict[str, Any]:
     """How copies are kept equal, as an entry of a file says it; sets of rings are numbered as they come."""
     if isinstance(sync, Server):
         return {"server": server_to_data(sync)}
-    if isinstance(sync, Local):
-        return {"local": True}
+    if isinstance(sync, Local | Gathered):
+        return {sync.kind: True}
     return {"rings": rings.setdefault(sync.groups, len(rings)), "pieces": sync.pieces,
             **({"elements": True} if sync.elements else {})}
 
@@ -330,7 +352,8 @@ def _sync(sync: Sync, rings: dict[ProcessGroups, int]) -> dict[str, Any]:
 def server_to_data(server: Server) -> dict[str, Any]:
     """Servers as files have them."""
     return {"owners": list(server.owners),
-            "pieces": server.pieces if isinstance(server.pieces, int) else parts_to_data(server.pieces)}
+            "pieces": server.pieces if isinstance(server.pieces, int) else parts_to_data(server.pieces),
+            **({"interleaved": True} if server.interleaved else {})}
 
 
 def _levels(cuts: Levels) -> list[int]:

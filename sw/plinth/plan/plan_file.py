@@ -30,11 +30,13 @@ from plinth.sharding import (
     MAXIMUM_PIECES,
     MOST_PIECES,
     Copies,
+    Gathered,
     Local,
     Ring,
     Server,
     Sharding,
     Sync,
+    Touched,
 )
 from plinth.step.copies import copies_of
 from plinth.update.rule import FORMS, PLAIN, check_engines, rule_for
@@ -210,7 +212,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str, definition: Network 
     lists = _lists(data, graph, where)
     with about(where):
         check_lists(graph, splits, lists, data["batch"], tuple(factors))
-    copies = _copies(data, graph, prod(factors), where)
+    copies, touched = _copies(data, graph, prod(factors), where), _touched(data, graph, where)
     seconds = data["predicted_seconds"]
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not
                                 0 <= seconds < float("inf")):
@@ -221,7 +223,8 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str, definition: Network 
     with about(where):
         check_engines(FORMS[update], hardware.die_parameters())
         plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=data["batch"], factors=tuple(factors),
-                                      lists=lists, array=hardware, rule=FORMS[update], copies=copies),
+                                      lists=lists, array=hardware, rule=FORMS[update], copies=copies,
+                                      touched=touched),
                     planner=data["planner"], model=data["model"], array=data["array"], predicted_seconds=seconds,
                     definition=definition)
     _check_order(plan, hardware, where)
@@ -275,11 +278,11 @@ def _copies(data: Mapping[str, Any], graph: PlanGraph, dies: int, where: str) ->
     for entry in entries:
         layer, own = entry["layer"], entry.get("variable")
         place = f"{where}: the reduction of {'layer' if own is None else f'variable {own!r} of layer'} {layer!r}"
-        ways = [key for key in ("rings", "server", "local") if key in entry]
+        ways = [key for key in ("rings", "server", "gathered", "local") if key in entry]
         if len(ways) > 1:
             raise UserError(f"{place} has {' and '.join(ways)}, of which each stands in the place of the others; "
                             f"{_AGAIN}")
-        sync = _server(entry, place) or _local(entry, place) or _ring(entry, place, groups, data["chunk_words"])
+        sync = _server(entry, place) or _plain(entry, place) or _ring(entry, place, groups, data["chunk_words"])
         copies += [(variable.qualified(layer), sync) for variable in variables[layer] if own in (None, variable.name)]
     return tuple(copies)
 
@@ -289,8 +292,11 @@ def _server(entry: dict[str, Any], place: str) -> Server | None:
     if "server" not in entry:
         return None
     data = entry["server"]
-    check_mapping(data, f"{place}: server", "a server's entry", required=("owners", "pieces"))
-    owners, pieces = data["owners"], data["pieces"]
+    check_mapping(data, f"{place}: server", "a server's entry", required=("owners", "pieces"),
+                  optional=("interleaved",))
+    owners, pieces, interleaved = data["owners"], data["pieces"], data.get("interleaved", False)
+    if not isinstance(interleaved, bool):
+        raise UserError(f"{place}: interleaved must be true or false, not {_shown(interleaved)}; {_AGAIN}")
     if not isinstance(owners, list) or len(owners) > MAXIMUM_PIECES:
         raise UserError(f"{place}: owners must be a list with the die of each piece, {MAXIMUM_PIECES} at most, not "
                         f"{f'{len(owners)} of them' if isinstance(owners, list) else described(owners)}; {_AGAIN}")
@@ -299,24 +305,40 @@ def _server(entry: dict[str, Any], place: str) -> Server | None:
     elif not is_integer(pieces, 1, MAXIMUM_PIECES):
         raise UserError(f"{place}: pieces must be an integer from 1 to {MAXIMUM_PIECES}, or lists of rows, not "
                         f"{described(pieces)}; {_AGAIN}")
-    server = Server(tuple(owners), pieces)
+    server = Server(tuple(owners), pieces, interleaved)
     # However lists are written.
     entry["server"] = server_to_data(server)
     return server
 
 
-def _local(entry: dict[str, Any], place: str) -> Local | None:
-    if "local" not in entry:
-        return None
-    if entry["local"] is not True:
-        raise UserError(f"{place}: local is true or left out, not {_shown(entry['local'])}; {_AGAIN}")
-    return Local()
+def _plain(entry: dict[str, Any], place: str) -> Gathered | Local | None:
+    """What an entry says of copies that has no more to say."""
+    for sync in (Gathered(), Local()):
+        if sync.kind in entry:
+            if entry[sync.kind] is not True:
+                raise UserError(f"{place}: {sync.kind} is true or left out, not {_shown(entry[sync.kind])}; {_AGAIN}")
+            return sync
+    return None
+
+
+def _touched(data: Mapping[str, Any], graph: PlanGraph, where: str) -> Touched:
+    """The shares of rows that samples touch."""
+    variables = {node.name: node.variables for node in graph.nodes}
+    shares: list[tuple[str, float]] = []
+    for entry in data["reductions"]:
+        if "touched" in entry:
+            layer, share = entry["layer"], entry["touched"]
+            if isinstance(share, bool) or not isinstance(share, (int, float)):
+                raise UserError(f"{where}: touched of layer {layer!r} must be a share, not {_shown(share)}; {_AGAIN}")
+            shares += [(variable.qualified(layer), share) for variable in variables[layer]
+                       if entry.get("variable") in (None, variable.name)]
+    return tuple(shares)
 
 
 def _ring(entry: dict[str, Any], place: str, groups: list[ProcessGroups], chunk: int) -> Ring:
     number: Any = entry.get("rings")
     if "rings" not in entry:
-        raise UserError(f"{place} must have rings, server or local; {_AGAIN}")
+        raise UserError(f"{place} must have rings, server, gathered or local; {_AGAIN}")
     if not is_integer(number, 0, len(groups) - 1):
         raise UserError(f"{place} must name its rings, 0 to {len(groups) - 1}, not {_shown(number)}; {_AGAIN}")
     elements = entry.get("elements", False)
@@ -490,15 +512,25 @@ def plan_schema() -> dict[str, Any]:
                             "belongs to member c mod N, and its sum starts at the member behind", listed(
                                 "all dies", listed("a ring", count))),
             "reductions": listed("weight reductions, in the order of bprop", mapping(
-                "how copies on the dies that differ in the levels `over` are kept equal: by rings, server or local", {
+                "how copies on the dies that differ in the levels `over` are kept equal: by rings, server, gathered or "
+                "local", {
                     "layer": name, "variable": {"description": "which one of the layer's; default: all of them",
                                                 "type": "string"},
-                    "words": {**count, "description": "words that all members send"}, "over": levels,
+                    "words": {**count, "description": "words that all members send; where data decide, expected ones"},
+                    "least": {**count, "description": "words that they send at least"},
+                    "most": {**count, "description": "at most"}, "over": levels,
                     "server": mapping("each piece of the variable's rows is kept by its owner, who adds up gradients", {
                         "owners": listed("the die of each piece", count),
                         "pieces": {"description": "pieces of neighbouring rows, all but as long, or the rows of each",
                                    "oneOf": [{"type": "integer", "minimum": 1, "maximum": MAXIMUM_PIECES},
-                                             parts_schema("a part for each piece")]}}),
+                                             parts_schema("a part for each piece")]},
+                        "interleaved": {"description": "row r belongs to piece r mod pieces; default: false",
+                                        "type": "boolean"}}, optional=("interleaved",)),
+                    "gathered": {"description": "all send each other the rows of gradients that samples touch",
+                                 "const": True},
+                    "touched": {"description": "share of the rows that one die's samples touch in a step, as "
+                                "predictions take it; default: all that they may",
+                                "type": "number", "exclusiveMinimum": 0, "maximum": 1},
                     "local": {"description": "copies are never made equal", "const": True},
                     "rings": {**count, "description": "which of `rings`"},
                     "pieces": {"description": "messages in which the gradient goes: pieces of rows, at most "
@@ -511,6 +543,7 @@ def plan_schema() -> dict[str, Any]:
                         "parts": lists_schema(("inputs", "outputs"), repeated=True)}, optional=("elements", "parts")),
                     "ring_words": listed(f"words of each ring's pieces together; only up to {LISTED_DIES} dies",
                                          count)},
-                optional=("variable", "words", "server", "local", "rings", "pieces", "elements", "ring_words"))),
+                optional=("variable", "least", "most", "server", "gathered", "touched", "local", "rings", "pieces",
+                          "elements", "ring_words"))),
         }, optional=_OPTIONAL),
     }

@@ -5,12 +5,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isclose, prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from plinth.array.array import Array, prime_factors
 from plinth.errors import UserError
 from plinth.files.forms import described, is_integer
 from plinth.limits import MAXIMUM_DIES
 from plinth.names import (
+    AUTO_COPIES,
     DATA_PARALLEL,
     EXACT,
     EXHAUSTIVE,
@@ -20,8 +25,10 @@ from plinth.names import (
     MODEL_PARALLEL,
     MPT,
     ONE_WEIRD_TRICK,
+    PARALLAX,
     PUBLISHED,
     RANDOM_ROWS,
+    RINGS,
 )
 from plinth.network.network import Network
 from plinth.network.winograd import with_fit
@@ -38,10 +45,11 @@ from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
 from plinth.plan.planners.mpt import mpt, with_transforms
+from plinth.plan.row_copies import CopyChoice, chosen_copies, named_shares, touched_shares
 from plinth.predict.codes import codes_source
 from plinth.predict.models import MODELS, CountsWords
 from plinth.predict.time import StepCycles, StepTime
-from plinth.sharding import Copies, Sharding
+from plinth.sharding import Copies, Gathered, Server, Sharding, Touched
 from plinth.step.copies import copies_of
 from plinth.step.step import Step as BuiltStep
 from plinth.update.rule import PLAIN, UpdateRule
@@ -78,9 +86,11 @@ class PlanningProblem:
 
 
 def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRule = PLAIN,
-         progress: Callable[[int], object] | None = None, copies: Copies = ()) -> PlanningProblem:
+         progress: Callable[[int], object] | None = None, copies: Copies = (), touched: Touched = ()
+         ) -> PlanningProblem:
     """Set up what planners need; ``progress`` is called with the number of steps that were predicted, whose copies of
-    weights are kept equal as ``copies`` say, or as suits the dies.
+    weights are kept equal as ``copies`` say, or as suits the dies, and whose samples touch as many rows of tables as
+    ``touched`` says.
 
     Raises
     ------
@@ -88,7 +98,7 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRul
         If the model does not know the levels of the array.
     """
     return PlanningProblem(MODELS[model](graph, batch, factors=array.factors),
-                           StepTime(graph, batch, array, rule=rule, progress=progress, copies=copies))
+                           StepTime(graph, batch, array, rule=rule, progress=progress, copies=copies, touched=touched))
 
 
 def _joint(problem: PlanningProblem) -> Splits:
@@ -134,6 +144,7 @@ PLANNERS: dict[str, Callable[[PlanningProblem], tuple[Splits, Partition]]] = {
     **{name: _whole(splitter) for name, splitter in SPLITTERS.items()},
     HYPERGRAPH: _partitioned,
     RANDOM_ROWS: partial(_partitioned, how="random"),
+    PARALLAX: _whole(SPLITTERS[DATA_PARALLEL]),
 }
 
 #: Planners that choose; the others do what their names say, whatever the memory.
@@ -211,9 +222,22 @@ def outcome(problem: PlanningProblem, splits: Splits, lists: Partition = ()) -> 
 
 def plan_network(network: Network, array: Array, *, planner: str = JOINT, model: str = EXACT,
                  batch: int = 256, lists: Mapping[str, Lists] | None = None, rule: UpdateRule = PLAIN,
+                 copies: CopyChoice | None = None,
+                 touched: float | Mapping[str, float] | NDArray[Any] | None = None,
                  progress: Callable[[int], object] | None = None) -> Planned:
-    """Plan a network over an array; ``lists``, by layer, say how axes are cut that a planner has split, and
-    ``progress`` is called with the number of steps that were predicted.
+    """Plan a network over an array.
+
+    Parameters
+    ----------
+    lists : mapping of layer to Lists
+        How axes are cut that a planner has split.
+    copies : CopyChoice or None
+        How copies of tables are kept equal; None: round rings, or, by planner ``parallax``, as is best.
+    touched : float, mapping of layer to float, array ``[samples, numbers]`` or None
+        The share of rows that a die's samples touch in a step, of all tables or of each; or row numbers of which it is
+        measured; None: as many as they may.
+    progress : callable
+        Is called with the number of steps that were predicted.
 
     Raises
     ------
@@ -221,6 +245,7 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
         If the planner or the model refuses the array, or a list does not fit its layer's splits.
     """
     problem = task(from_network(network), array, model, batch, rule, progress)
+    choice = copies or CopyChoice(AUTO_COPIES if planner == PARALLAX else RINGS)
     splits, parts = chosen(problem, array, planner)
     if lists and parts:
         raise UserError(f"planner {planner} says itself which die has which rows; give no lists, or another planner")
@@ -230,9 +255,22 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
         if model != EXACT:
             raise UserError(f"lists of parts are counted as the dies move words, not by the {model} model; choose "
                             "model=exact")
-    plan = Plan(sharding=Sharding(graph=problem.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
-                                  array=array, rule=rule),
-                planner=planner, model=model, array=array.name,
+    sharding = Sharding(graph=problem.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
+                        array=array, rule=rule)
+    if touched is not None:
+        sharding = replace(sharding, touched=touched_shares(sharding, touched) if isinstance(touched, np.ndarray)
+                           else named_shares(problem.graph, touched))
+        sharding.check()
+        problem = replace(problem, time=StepTime(problem.graph, batch, array, rule=rule, progress=progress,
+                                                 touched=sharding.touched))
+    if choice.ways != RINGS:
+        def seconds(copies: Copies) -> float:
+            return StepTime(problem.graph, batch, array, rule=rule, copies=copies,
+                            touched=sharding.touched).seconds(splits, parts)
+
+        sharding = replace(sharding, copies=chosen_copies(sharding, array.die_parameters(), seconds, choice,
+                                                          problem.notes))
+    plan = Plan(sharding=sharding, planner=planner, model=model, array=array.name,
                 definition=None if NETWORKS.get(network.name) == network else network)
     return _costed(problem, plan, array)
 
@@ -248,18 +286,25 @@ def costed(plan: Plan) -> Planned:
     if plan.hardware is None:
         raise UserError(f"the plan does not say what array {plan.array!r} is, and so not what it costs; make it again "
                         "with `plinth plan`")
-    return _costed(task(plan.graph, plan.hardware, plan.model, plan.batch, plan.rule), plan, plan.hardware)
+    return _costed(task(plan.graph, plan.hardware, plan.model, plan.batch, plan.rule, touched=plan.sharding.touched),
+                   plan, plan.hardware)
 
 
 def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
     splits, parts, copies = plan.splits, plan.lists, plan.sharding.copies
     usual = copies_of(replace(plan.sharding, copies=()), array.die_parameters())
     # Of a plan that says another order of its sums, the step is another one.
-    mine = problem if copies == usual else task(plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies)
-    # Of the step that the planner has left, before baselines take its place.
-    need, word = memory_bytes(problem, splits, parts), problem.time.machine.parameters.word_bytes
-    places = {} if need <= array.memory_bytes else problem.time.schedule.built(splits, parts).place_bytes()
+    mine = problem if copies == usual else task(
+        plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies, touched=plan.sharding.touched)
+    moves_rows = any(isinstance(sync, Server | Gathered) for _, sync in copies)
+    # Of the step that the planner has left, before baselines take its place; rows that move have places of their own.
+    asked = mine if moves_rows else problem
+    need, word = memory_bytes(asked, splits, parts), problem.time.machine.parameters.word_bytes
+    places = {} if need <= array.memory_bytes else asked.time.schedule.built(splits, parts).place_bytes()
     planned_outcome = outcome(mine, splits, parts)
+    if moves_rows:
+        # Rows that move one by one are no words of splits.
+        planned_outcome = replace(planned_outcome, injected_words=plan.words)
     plan = replace(plan, predicted_seconds=planned_outcome.predicted_seconds)
     baselines = {name: outcome(problem, SPLITTERS[name](problem)) for name in (DATA_PARALLEL, MODEL_PARALLEL)}
     return Planned(plan, planned_outcome, baselines, problem.time.machine.source + codes_source(array), need,
@@ -286,7 +331,8 @@ def arranged(network: Network, array: Array, planner: str, batch: int) -> Networ
 
 def predicted_seconds(plan: Plan, array: Array, built: BuiltStep | None = None) -> float:
     """Seconds of a plan's step on its array; ``built`` is that step, if it has been built."""
-    time = StepTime(plan.graph, plan.batch, array, rule=plan.rule, copies=plan.sharding.copies)
+    time = StepTime(plan.graph, plan.batch, array, rule=plan.rule, copies=plan.sharding.copies,
+                    touched=plan.sharding.touched)
     if built is not None:
         time.schedule.keep(plan.splits, plan.lists, built)
     return time.seconds(plan.splits, plan.lists)

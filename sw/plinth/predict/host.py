@@ -20,6 +20,7 @@ from plinth.step.tasks import (
     Encode,
     GroupRow,
     LineTransform,
+    LookupCopy,
     Multiplication,
     Optimisation,
     Predict,
@@ -90,6 +91,11 @@ def _rows(work: RowsByNumber, cache_words: float) -> HostWork:
     return moved((2 + work.added) * words, cache_words, runs=work.rows.rows * (work.rows.columns if work.added else 1))
 
 
+def _lookup(work: LookupCopy, cache_words: float) -> HostWork:
+    words = float(work.rows * work.target.columns)
+    return moved((2 + work.added) * words, cache_words, runs=0.0 if work.index is None else work.rows)
+
+
 def _message(work: Reduction, cache_words: float) -> HostWork:
     """Where a host is alone, its update; what it does in a ring is :meth:`HostCycles.ring_work`."""
     return update_work(float(work.target.columns), cache_words) if len(work.ring) == 1 else HostWork()
@@ -103,7 +109,7 @@ def update_work(words: float, cache_words: float) -> HostWork:
 #: For each kind of work what a host does.
 WORK: dict[type, Callable[[Any, float], HostWork]] = {
     Multiplication: multiplication_work, Vector: vector_program_work, TileCopy: _tile, TransformTiles: _transform,
-    LineTransform: _line, RowsByNumber: _rows, Reduction: _message,
+    LineTransform: _line, RowsByNumber: _rows, LookupCopy: _lookup, Reduction: _message,
     Optimisation: lambda work, cache_words: update_work(work.weights.rows * work.weights.columns, cache_words),
     # Codes are not made: words go as they are, once.
     Encode: lambda work, cache_words: _copied(work.runs.rows * work.runs.columns, work.runs.rows, cache_words),

@@ -207,16 +207,26 @@ class Links:
                 return (own,)
             return own, TileTraffic(int(samples[met].mean()) or 1, int(width[met].mean()) or 1,
                                     self.exchanges(flow)[0] / len(met), 1, self.mean_latency, len(met))
-        tiles = [own]
-        words = pattern(source, target, sizes, factors).astype(np.float64)
-        senders = np.arange(dies)
+        loads = self.turns(pattern(source, target, sizes, factors).astype(np.float64))
+        return own, *(tile(turn, load._replace(cycles=load.cycles * positions))
+                      for turn, (load, _) in enumerate(loads, 1))
+
+    def turns(self, words: Floats) -> list[tuple[Load, int]]:
+        """What words ``[sender, receiver]`` take on the links while all dies send to the one ``n`` further on, for n
+        from 1 on, and the lane of these. Of many dies they take as long as if all were sent at once, each turn the
+        same."""
+        dies = len(words)
+        if dies > TURNS:
+            whole = self._load(words)
+            return [(Load(whole.cycles / (dies - 1), 1, self.mean_latency), 0)] * (dies - 1)
+        loads, senders = [], np.arange(dies)
         for turn in range(1, dies):
             moved = np.zeros_like(words)
             moved[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
             load = self._load(moved)
-            tiles.append(tile(turn, Load(load.cycles * positions, max(1, load.hops),
-                                         load.latency if load.hops else self.mean_latency)))
-        return tuple(tiles)
+            loads.append((Load(load.cycles, max(1, load.hops), load.latency if load.hops else self.mean_latency),
+                          self._lanes[turn]))
+        return loads
 
     def ring_words(self, rings: ProcessGroups, words: int, some: tuple[int, ...] | None = None) -> float:
         """Cycles of the words of a reduction in all rings, or some by their numbers, without latencies."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -31,13 +31,14 @@ from plinth.predict.engines import ENGINES, DieEngines, Words
 from plinth.predict.host import TOGETHER, host_task_cost
 from plinth.predict.links import Links
 from plinth.predict.work import work_cost
-from plinth.sharding import Copies, Sharding
+from plinth.sharding import Copies, Sharding, Touched
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.build import step_of
 from plinth.step.operations import Operation, Repeated, entry_of
+from plinth.step.row_moves import RowMoves
 from plinth.step.step import Step
-from plinth.step.tasks import Signal, Task, Work, tasks_of
+from plinth.step.tasks import LookupCopy, Signal, Task, Work, arrivals_of, tasks_of
 from plinth.update.rule import PLAIN, UpdateRule
 
 #: Groups of neighbouring pieces of an operation that are walked one by one, at most; in steps of many operations fewer,
@@ -131,10 +132,12 @@ class StepSchedule:
     """Walks through steps of one network on one array."""
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: DieCycles, links: Links,
-                 rule: UpdateRule = PLAIN, copies: Copies = ()) -> None:
+                 rule: UpdateRule = PLAIN, copies: Copies = (), touched: Touched = ()) -> None:
         self.graph, self.batch, self.machine, self.links, self.rule = graph, batch, machine, links, rule
         #: How copies of weights are kept equal; left out: as suits the dies.
         self.copies = copies
+        #: The shares of rows of tables that samples touch.
+        self.touched = touched
         #: Of the slowest die, which all others wait for.
         self.speed = float(min(array.relative_speeds))
         #: Steps that are kept, for splits and lists: the one built last, and of those that were walked to their end the
@@ -153,7 +156,8 @@ class StepSchedule:
             if kept is not None and kept.splits == splits and kept.lists == lists:
                 return kept.step
         step = step_of(Sharding(graph=self.graph, splits=splits, batch=self.batch, factors=self.links.factors,
-                                lists=lists, array=self.links.array, rule=self.rule, copies=self.copies),
+                                lists=lists, array=self.links.array, rule=self.rule, copies=self.copies,
+                                touched=self.touched),
                        self.machine.parameters)
         self.keep(splits, lists, step)
         return step
@@ -463,6 +467,30 @@ class _ScheduleWalk:
         self._add(kept or waits, (_ready, ()), self._senders(operation), tiles)
         self._accesses.touch([], there, last)
 
+    def _rows(self, operation: RowMoves) -> None:
+        """Add rows between owners and workers: tiles of the die to others, and, behind them, what comes."""
+        schedule, die = self.schedule, self.die
+        tiles: list[int] = []
+        rows, width = operation.expected_rows(), operation.lookups.width
+        traffic = schedule.links.turns((rows * width).astype(np.float64))
+        items = list(operation.tasks(die))
+        for task in tasks_of(items):
+            work = cast("LookupCopy", task.work)
+            cycles, words = _together([schedule.cost(work)])
+            if work.die is None:
+                self._task(task.reads, task.writes, (_task, ("transfer", cycles, words, 1, 1)))
+                continue
+            load, lane = traffic[(work.die - die) % self.step.dies - 1]
+            tiles.append(self._count)
+            self._task(task.reads, (), self._tile(cycles, words, 1, load.cycles, load.latency,
+                                                  Copy(work.rows, width, width, width), lane))
+        for arrivals in arrivals_of(items):
+            waits = self._accesses.needed((), arrivals.writes)
+            senders = self._classes([other for other in np.flatnonzero(rows[:, die]).tolist() if other != die])
+            last = self._count
+            self._add(tuple(set(waits)), (_ready, ()), senders, tiles)
+            self._accesses.touch((), arrivals.writes, last)
+
     def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
         """Tasks of the transfer engine, all together."""
         return _together(self.schedule.cost(task.work) for task in tasks)
@@ -477,7 +505,8 @@ class _ScheduleWalk:
 
 #: For kinds of operations between dies how a die's part of them is walked.
 BETWEEN: dict[type, Callable[[_ScheduleWalk, Any], None]] = {
-    Exchange: _ScheduleWalk._exchange, Reduce: _ScheduleWalk._reduce, Barrier: _ScheduleWalk._barrier}
+    Exchange: _ScheduleWalk._exchange, RowMoves: _ScheduleWalk._rows, Reduce: _ScheduleWalk._reduce,
+    Barrier: _ScheduleWalk._barrier}
 
 
 def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Words]:

@@ -35,7 +35,7 @@ from plinth.predict.schedule import StepSchedule
 from plinth.predict.tasks import node_product
 from plinth.predict.transforms import node_transforms
 from plinth.predict.updates import update_cycles
-from plinth.sharding import Copies
+from plinth.sharding import Copies, Touched
 from plinth.step.predicted_gather import odd_channels
 from plinth.step.sums import LEFT, additions
 from plinth.update.rule import PLAIN, UpdateRule
@@ -88,12 +88,12 @@ class StepTime:
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, die: DieCycles | None = None,
                  rule: UpdateRule = PLAIN, links: Links | None = None,
-                 progress: Callable[[int], object] | None = None, copies: Copies = ()) -> None:
+                 progress: Callable[[int], object] | None = None, copies: Copies = (), touched: Touched = ()) -> None:
         self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
         self.machine = die or machine_of(array)
         self.links = links or Links(array)
         self.levels, self.factors = array.levels, array.factors
-        self.schedule = StepSchedule(graph, batch, array, self.machine, self.links, rule, copies)
+        self.schedule = StepSchedule(graph, batch, array, self.machine, self.links, rule, copies, touched)
         self._steps: dict[tuple[Splits, Partition], StepCycles] = {}
         #: Cycles that steps take at least, and all steps about which anything is known.
         self._least: dict[Splits, float] = {}

@@ -28,6 +28,7 @@ from plinth.step.tasks import (
     GroupRow,
     Item,
     LineTransform,
+    LookupCopy,
     Multiplication,
     Optimisation,
     Predict,
@@ -135,6 +136,11 @@ def _rows(work: RowsByNumber) -> str:
     return f"{work.rows.rows} rows of {work.rows.columns} {'added to' if work.added else 'from'} {work.own_rows}"
 
 
+def _lookup(work: LookupCopy) -> str:
+    what = "added sums" if work.added else "sums of errors" if work.index is None else "copy"
+    return f"{what} of about {work.rows} of {work.typical.source.columns} that die {work.worker} looks up{_to(work)}"
+
+
 def _reduction(work: Reduction) -> str:
     return f"{work.phase.value} of {work.target.columns} words over {len(work.ring)} dies"
 
@@ -154,7 +160,8 @@ def _signal(work: Signal) -> str:
 #: For each kind of work what it does, in words.
 SAYS: dict[type, Callable[[Any], str]] = {
     Multiplication: _product, Vector: _vector, TileCopy: _tile, TransformTiles: _transform, LineTransform: _lines,
-    Encode: _encode, Decode: _decode, Predict: _predict, RowsByNumber: _rows, Reduction: _reduction,
+    Encode: _encode, Decode: _decode, Predict: _predict, RowsByNumber: _rows, LookupCopy: _lookup,
+    Reduction: _reduction,
     GroupRow: _group_row, Optimisation: _optimisation, Signal: _signal}
 assert set(SAYS) == set(get_args(Work))
 

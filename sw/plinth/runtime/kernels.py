@@ -11,6 +11,7 @@ import numpy as np
 
 from plinth.runtime import pools
 from plinth.runtime.halos import Halo
+from plinth.runtime.lookups import sums_kernels
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.products import ConvolutionKernel, product_kernel
 from plinth.runtime.programs import Scratch, program_kernel
@@ -21,6 +22,7 @@ from plinth.step import (
     kernel_sums,
     operations,
     predicted_gather,
+    row_moves,
     skipped_scatter,
     sums,
     updates,
@@ -219,6 +221,10 @@ class DieKernels:
                          dtype=np.float32)[:, None]
         yield lambda: np.multiply(some, rates, out=some)
 
+    def row_sums(self, operation: row_moves.RowSums, die: int) -> Iterator[Kernel]:
+        """Make the kernels that add rows' errors of all workers, in their order."""
+        yield from sums_kernels(operation, self._memories[die], die, self._step.dies)
+
     def state_update(self, operation: updates.StateUpdate, die: int) -> Iterator[Kernel]:
         """Make the kernel of the update rule over what a die owns."""
         for block, w, g, kept in operation.rows(die):
@@ -234,7 +240,8 @@ def _nothing(kernels: DieKernels, operation: object, die: int) -> Iterator[Kerne
 KERNELS: dict[type, Callable[[DieKernels, Any, int], Iterator[Kernel]]] = {
     operations.Sweep: DieKernels.sweep, operations.LastStrip: DieKernels.last_strip, pool.Pool: DieKernels.pool,
     operations.Clear: DieKernels.clear, products.Products: DieKernels.products,
-    sparse.SparseProducts: DieKernels.sparse_products, sums.Sum: DieKernels.sum,
+    sparse.SparseProducts: DieKernels.sparse_products, row_moves.RowSums: DieKernels.row_sums,
+    sums.Sum: DieKernels.sum,
     between.Barrier: _nothing, between.Regroup: _nothing, updates.StateUpdate: DieKernels.state_update,
     tiled.ElementProducts: DieKernels.elements, tiled.ElementRates: DieKernels.rates,
     kernel_sums.KernelProducts: DieKernels.kernels,

@@ -41,12 +41,17 @@ class _Sent:
 
         self.words: Floats = np.empty(words, np.float32)
         self.request = communicator.Send_init([self.words, FLOAT], rank, tag)
-        self._transport, self._rank = transport, rank
+        self._transport, self._communicator, self._rank, self._tag = transport, communicator, rank, tag
 
-    def send(self) -> None:
-        """Send its words, which may not be written before the next step."""
-        self.request.Start()
-        self._transport.count(self._rank, len(self.words))
+    def send(self, words: int | None = None) -> None:
+        """Send its words, or the first few, which may not be written before the next step."""
+        from mpi4py.MPI import FLOAT
+
+        if words is None:
+            self.request.Start()
+        else:
+            self.request = self._communicator.Isend([self.words[:words], FLOAT], self._rank, self._tag)
+        self._transport.count(self._rank, len(self.words) if words is None else words)
 
 
 class _AllReduce:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from plinth.errors import UserError
 from plinth.runtime.crossings import MOVES, ArrivingMessage, Moves
 from plinth.runtime.kernels import KERNELS, DieKernels
+from plinth.runtime.lookups import ArrivingRows, LookupMoves
 from plinth.runtime.memory import Floats, Kernel, Memory
 from plinth.runtime.overlay import Overlay, summed_slots, touched
 from plinth.runtime.rings import (
@@ -38,6 +39,7 @@ from plinth.runtime.tiles import NumberedRows
 from plinth.step import between, operations
 from plinth.step import tile_operations as tiled
 from plinth.step.layers.sparse import SparseProducts
+from plinth.step.row_moves import RowPull, RowPush
 from plinth.step.step import Step
 from plinth.step.tasks import FPROP, Phase
 from plinth_hw.isa.formats import FP32
@@ -109,7 +111,7 @@ class _Pending(Protocol):
 class _Arrival:
     """A message of another process."""
 
-    def __init__(self, message: ArrivingMessage, *, unpacked: bool = True) -> None:
+    def __init__(self, message: ArrivingMessage | ArrivingRows, *, unpacked: bool = True) -> None:
         self._message, self._unpacked = message, unpacked
         self.touched: Sequence[Span] = [
             byte_bounds(place.matrix if isinstance(place, NumberedRows) else place) for _, _, place in message.places]
@@ -300,6 +302,11 @@ class NumpyStep:
         kernels = moves.packing + [message.send for message in moves.sent]
         return _Stage([], kernels if summed else kernels + moves.copies, arrivals)
 
+    def _looked_up(self, operation: RowPull | RowPush) -> _Stage:
+        """Make the stage of rows between owners and workers."""
+        moves = LookupMoves(operation, self.memories, self._ranks, self._processes, self._next_tags())
+        return _Stage([], moves.kernels, [_Arrival(message) for message in moves.messages])
+
     def _done(self, operation: operations.Operation) -> _Stage:
         """Make the stage of what dies do for themselves; a sum of slots that are not made adds what was moved."""
         if id(operation) in self._sums:
@@ -362,7 +369,8 @@ PARTS: dict[type, Callable[[Any], Iterable[operations.Operation]]] = {
     operations.Chain: lambda chain: chain.members, tiled.InStrips: lambda whole: whole.parts}
 #: For each kind of operation but these what numpy makes of it.
 STAGES: dict[type, Callable[[NumpyStep, Any], _Stage]] = {
-    between.Reduce: NumpyStep._reduced, **dict.fromkeys(MOVES, NumpyStep._moved),
+    between.Reduce: NumpyStep._reduced, **dict.fromkeys((RowPull, RowPush), NumpyStep._looked_up),
+    **dict.fromkeys(MOVES, NumpyStep._moved),
     **dict.fromkeys(KERNELS, NumpyStep._done)}
 
 

@@ -36,8 +36,8 @@ class Outgoing(Protocol):
     #: What is sent; they may be written until then.
     words: Floats
 
-    def send(self) -> None:
-        """Send the words, without waiting for the other process."""
+    def send(self, words: int | None = None) -> None:
+        """Send the words, or the first few, without waiting for the other process."""
         ...
 
 

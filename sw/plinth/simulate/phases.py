@@ -10,6 +10,7 @@ from plinth.step.layers.embedding import RowGather
 from plinth.step.layers.products import Products
 from plinth.step.layers.sparse import SparseProducts
 from plinth.step.operations import Operation, entry_of
+from plinth.step.row_moves import RowPull, RowPush, RowSums
 from plinth.step.step import Step
 from plinth.step.tasks import BPROP as BACKWARD
 from plinth.step.tasks import FPROP as FORWARD
@@ -40,7 +41,8 @@ FOR: dict[type, Callable[[Any], str]] = {
     Exchange: lambda operation: TRANSFER, Barrier: lambda operation: TRANSFER,
     Regroup: lambda operation: REDUCTION, Reduce: lambda operation: REDUCTION, StateUpdate: lambda operation: REDUCTION,
     **dict.fromkeys((Products, SparseProducts, ElementProducts, KernelProducts, KernelSums), _product),
-    RowGather: lambda operation: GRADIENT if operation.added else ""}
+    RowGather: lambda operation: GRADIENT if operation.added else "",
+    **dict.fromkeys((RowPull, RowPush), lambda operation: TRANSFER), RowSums: lambda operation: GRADIENT}
 
 
 #: Directions of operations that belong to a layer's update wherever they stand, beside those whose phase is the

@@ -21,12 +21,13 @@ from plinth.partition.graph import DP, MP
 from plinth.predict.published import PublishedWords
 from plinth.simulate.costs import VAULTS, Costs, DieCosts, PaperCost
 from plinth.simulate.phases import GRADIENT, Collected, Purpose, purpose
-from plinth.simulate.routes import LinkRoutes, TrafficGroup
+from plinth.simulate.routes import LinkRoutes, TrafficGroup, groups_of
 from plinth.simulate.tasks import TaskByTask
 from plinth.step import granularity
 from plinth.step.accesses import Accesses
 from plinth.step.between import Barrier, Exchange, Reduce
 from plinth.step.operations import Operation, entry_of
+from plinth.step.row_moves import RowMoves
 from plinth.step.step import Step
 from plinth.step.tasks import Encode, LineTransform, Phase, Task, TransformTiles, tasks_of
 from plinth_hw.isa.operations import Engine
@@ -254,6 +255,33 @@ class Groups(Collected):
             ends |= dict.fromkeys(group.dies.tolist(), Wait(label))
         return ends
 
+    def _rows(self, operation: RowMoves) -> None:
+        """Add rows between owners and workers, as many as predictions take it to be."""
+        key = ("between", self._count)
+        self._count += 1
+        ready: Ready = [()] * self.step.dies
+        for place, dies in enumerate(self._classes):
+            items = list(operation.tasks(int(dies[0])))
+            reads, writes = ([buffer for item in items for buffer in buffers(item)]
+                             for buffers in (lambda item: item.reads, lambda item: item.writes))
+            after = self._after(place, reads, writes)
+            self._accesses[place].touch(reads, writes, (key, *after))
+            for member in dies.tolist():
+                ready[member] = self._waits(member, after)
+        width, rows = operation.lookups.width, operation.expected_rows()
+        words = width * rows
+        kept = np.diagonal(words).copy()
+        np.fill_diagonal(words, 0)
+        groups = self.all_routes.loads(words, groups_of(words))
+        for number, group in enumerate(groups):
+            most = float((group.sent + kept[group.dies]).max())
+            seconds, packets = self.costs.copies(int(rows.max()), width, most, group.peers)
+            label = self.named(f"{operation.name} {number}" if len(groups) > 1 else operation.name)
+            self._flow(label, group, packets, ready, seconds=seconds, latency=self.costs.arrival(group.latency),
+                       die_words=group.sent + group.received + 2 * kept[group.dies], adds=0.0)
+            for die in group.dies.tolist():
+                self._ends[die][key] = Wait(label)
+
     def _by_tasks(self, operation: Exchange, die: int) -> tuple[float, PaperCost]:
         """Seconds of all that a die makes and sends; and of what it codes seconds, and words moved in memory."""
         costs = [(self.costs.task(task), MADE[type(task.work)]) for task in operation.sends(die)
@@ -323,7 +351,7 @@ class Groups(Collected):
 
 #: For kinds of operations between dies how they go in groups.
 GROUPED: dict[type, Callable[[Groups, Any], None]] = {
-    Exchange: Groups._exchanged, Reduce: Groups._reduced, Barrier: Groups._met}
+    Exchange: Groups._exchanged, RowMoves: Groups._rows, Reduce: Groups._reduced, Barrier: Groups._met}
 
 
 class PublishedGroups(Groups):

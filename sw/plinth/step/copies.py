@@ -12,7 +12,7 @@ from plinth.partition.cuts import parts
 from plinth.partition.graph import Node
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.rounds import rounds
-from plinth.sharding import MOST_PIECES, Copies, Ring, Server, Sharding, Sync
+from plinth.sharding import MOST_PIECES, Copies, Gathered, Ring, Server, Sharding, Sync
 from plinth.step import granularity
 from plinth.step.pattern_weights import PatternWeights
 from plinth.step.weights import Weights
@@ -92,15 +92,18 @@ def _only_ring(sharding: Sharding, target: DieParameters, number: int) -> Ring:
     rings: dict[str, Ring] = {}
     for variable, sync in zip(node.variables, syncs, strict=True):
         name = variable.qualified(node.name)
-        if isinstance(sync, Server):
-            raise UserError(f"variable {name!r} is kept by servers, and dies keep copies equal in rings alone; give it "
-                            "a ring, or make the plan again with `plinth plan`")
+        if isinstance(sync, Server | Gathered):
+            if not node.gathers:
+                raise UserError(f"variable {name!r} is kept {sync.said}, as dies keep tables of embeddings alone; give "
+                                "it a ring, or make the plan again with `plinth plan`")
+            # Who has a row updates it by itself.
+            continue
         if isinstance(sync, Ring):
             rings[name] = sync
         elif groups.size > 1:
             raise UserError(f"variable {name!r} is local, but {groups.size} dies have copies of the same, which dies "
                             "keep equal; give it a ring, or make the plan again with `plinth plan`")
-    # A local variable of one die goes with the others.
+    # A variable of which each die has its own, or that is local to one, goes with the others.
     (first, ring), *others = rings.items() or [("", Ring(groups, 1, target.chunk_words))]
     for name, other in others:
         if other != ring:

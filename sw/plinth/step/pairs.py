@@ -1,7 +1,7 @@
 """Words and messages that dies send each other in a step, pair by pair: what processes that have the dies count on
 their wires."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,11 +23,22 @@ LATER_PARTS: dict[type, Callable[[Any], bool]] = {
 ALONE: dict[type, bool] = {SparseProducts: True}
 
 
-def words_between(step: Step, *, whole: bool = False, rings: bool = True) -> Integers:
-    """Words that die s (row) sends to die t (column) in a step: of the exchanges of its sharding, and of its rings.
+#: By layer, how many rows of its table each owner (row) has for each worker (column).
+Rows = Mapping[str, Integers]
 
-    Of exchanges in codes, whose words depend on data, these are the expected ones; ``whole``: those of all words.
-    Without ``rings`` those of all-gathers alone.
+
+def words_between(step: Step, *, whole: bool = False, rings: bool = True, rows: Rows | None = None) -> Integers:
+    """Words that die s (row) sends to die t (column) in a step: of the exchanges of its sharding, of its rings, and of
+    rows of tables.
+
+    Parameters
+    ----------
+    whole : bool
+        Of exchanges in codes, whose words depend on data, those of all words; else the expected ones.
+    rings : bool
+        Of all messages of rings, else those of all-gathers alone.
+    rows : Rows or None
+        Rows that move one by one, of layers that are not there none; None: as predictions take it.
     """
     sharding = step.sharding
     sent = np.zeros((step.dies, step.dies), dtype=np.int64)
@@ -36,11 +47,30 @@ def words_between(step: Step, *, whole: bool = False, rings: bool = True) -> Int
             plain = replace(exchange, coded=None) if whole else exchange
             sent += words(plain, step.batch, step.factors)
     np.fill_diagonal(sent, 0)
+    sent += row_words_between(step, rows)
     for reduction, ring in _rings(step, library=not rings):
         chunk, words_in_all = reduction.parameters.chunk_words, reduction.words(ring[0])
         chunks = np.arange(0, words_in_all, chunk)
         own = np.bincount(np.arange(len(chunks)) % len(ring), np.minimum(chunk, words_in_all - chunks), len(ring))
         sent[ring, np.roll(ring, -1)] += _handed_on(reduction.phase, own.astype(np.int64))
+    return sent
+
+
+def row_words_between(step: Step, rows: Rows | None = None) -> Integers:
+    """Words of rows of tables, and of their gradients, that die s (row) sends to die t (column).
+
+    Parameters
+    ----------
+    rows : Rows or None
+        As of :func:`words_between`; of several steps together.
+    """
+    sent = np.zeros((step.dies, step.dies), dtype=np.int64)
+    for lookups in step.lookups.values():
+        moved = lookups.traffic.expected if rows is None else rows.get(lookups.layer)
+        if moved is not None:
+            # Replicated rows are where they are looked up.
+            sent += lookups.width * (moved.T if lookups.replicated else moved + moved.T)
+    np.fill_diagonal(sent, 0)
     return sent
 
 

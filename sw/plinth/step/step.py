@@ -62,9 +62,11 @@ from plinth.partition.groups import ProcessGroups
 from plinth.sharding import ReductionDefinition, Sharded, Sharding
 from plinth.step import between
 from plinth.step.digest import digest
+from plinth.step.lookups import Lookups
 from plinth.step.operations import Chain, Chained, Clear, Operation
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.row_lists import ExchangeLists, HostWords
+from plinth.step.row_moves import RowPull, RowPush
 from plinth.step.tasks import Item
 from plinth.step.tensors import Constant, OnDies, Place, Reservable, Tensor, Tiles
 from plinth.step.weights import Weights
@@ -120,6 +122,8 @@ class Step(Sharded):
     #: embedding, by number of the tensor its table); classes or targets; what the network predicts.
     inputs: list[Tensor] = field(default_factory=list)
     tables: dict[int, Weights] = field(default_factory=dict)
+    #: Of embeddings whose tables servers own, by number of the tensor of their row numbers, what moves.
+    lookups: dict[int, Lookups] = field(default_factory=dict)
     weights: dict[str, Weights] = field(default_factory=dict)
     #: Unless reductions update, by layer: which weights are whose; what is kept beside them, by name; sums of
     #: gradients, where rings reduce them. And each die's generator of random bits, if there is one.
@@ -214,6 +218,7 @@ class Step(Sharded):
         traits = [sizes for spans in parts.values() for sizes in (spans.samples, spans.channels)]
         traits += {(what.region, what.elements): what.counts for what in self._tensors() if isinstance(what, Tiles)
                    }.values()
+        traits += [np.array(lookups.traffic.owned) for lookups in self.lookups.values()]
         going = dict.fromkeys((reduction.rings, reduction.going) for reduction in self.operations_of(between.Reduce)
                               if reduction.going is not None)
         traits += [np.array([rings.group(die) in some for die in range(self.dies)]) for rings, some in going]
@@ -228,6 +233,8 @@ class Step(Sharded):
         definitions: dict[tuple[Engine, str], ExchangeDefinition | ReductionDefinition] = {}
         for exchange in self.operations_of(between.Exchange):
             definitions[Engine.TRANSFER, exchange.name] = exchange.planned
+        for moves in self.operations_of(RowPull, RowPush):
+            definitions[Engine.TRANSFER, moves.name] = moves.planned
         for reduction in self.operations_of(between.Reduce):
             definitions[Engine.COLLECTIVE, reduction.name.split("[")[0]] = reduction.planned
         return definitions

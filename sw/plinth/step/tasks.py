@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import NamedTuple
 
+import numpy as np
+
 from plinth.buffers import Buffer
 from plinth.machine.convolution import ConvolutionShape, FeatureMap
 from plinth.machine.sparse_products import SparseProduct
@@ -430,6 +432,55 @@ class RowsByNumber(Kind):
     own_rows: int
 
 
+@dataclass(frozen=True)
+class LookupCopy(SentKind):
+    """Rows of a table that a worker looks up and an owner has: on their way to the worker, sums of their errors on the
+    way back, or added to the rows' gradient. How many there are the host says before each step.
+
+    Attributes
+    ----------
+    layer : str
+    owner, worker : int
+    source, target : Buffer
+        A matrix; of the table, or its gradient, all of an owner's rows, else room for as many as there may be.
+    index : Buffer or None
+        The list of their numbers in the table; None: rows lie one behind the other on both sides.
+    scatter : bool
+        Whether rows of the target are numbered, else those of the source.
+    added : bool
+        What is there is added to.
+    rows : int
+        As many as predictions take it to be.
+    die, exchange
+        As of a copied tile.
+    """
+
+    layer: str
+    owner: int
+    worker: int
+    source: Buffer
+    target: Buffer
+    index: Buffer | None
+    rows: int
+    scatter: bool = False
+    added: bool = False
+    die: int | None = None
+    exchange: int = -1
+
+    @property
+    def typical(self) -> TileCopy:
+        """A copy of as many rows as predictions take, with the same costs."""
+        source, target = self.source, self.target
+        index = None
+        if self.index is not None:
+            index = RowIndex(self.index, self.scatter, np.arange(self.rows, dtype=np.int32))
+        if index is None or self.scatter:
+            source = source.lines(0, self.rows)
+        if index is None or not self.scatter:
+            target = target.lines(0, self.rows)
+        return TileCopy(source, target, self.die, self.exchange, index=index, added=self.added)
+
+
 class Phase(Enum):
     """The phase of an all-reduce that a message of a ring does."""
 
@@ -529,11 +580,10 @@ class BlockShare(NamedTuple):
 
 
 #: Work that may go to other dies.
-Sent = TileCopy | TransformTiles | LineTransform | Encode
+Sent = TileCopy | TransformTiles | LineTransform | Encode | LookupCopy
 #: All kinds of work. Who interprets them has a table, with an entry for each (docs/step.md).
 Work = (Multiplication | Vector | TileCopy | TransformTiles | LineTransform | Encode | Decode | Predict |
-        RowsByNumber | Reduction
-        | GroupRow | Optimisation | Signal)
+        RowsByNumber | LookupCopy | Reduction | GroupRow | Optimisation | Signal)
 
 
 @dataclass(frozen=True, slots=True)

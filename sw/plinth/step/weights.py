@@ -191,6 +191,14 @@ class Weights:
                       for axis, size in zip((ELEMENTS, INPUTS), self.shape[:2], strict=True))
         return int((taps * rows).max())
 
+    def rows(self, die: int) -> int:
+        """Input channels that a die has; of an embedding rows of its table."""
+        return self.slice(die).inputs
+
+    def table_rows(self, die: int) -> int:
+        """Input channels of the whole layer, whichever a die has."""
+        return self.shape[1]
+
     def slice(self, die: int) -> WeightSlice:
         """What a die has."""
         return _slice(self.region, self.shape, self.bias, self.spare, self.factors, self.tap_order, die)

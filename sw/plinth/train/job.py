@@ -17,8 +17,9 @@ from plinth.driver.executor import Executor, check_settings
 from plinth.driver.statistics import DieStatistics
 from plinth.errors import UserError, one_line
 from plinth.files.reports import report
-from plinth.lower.places import Floats, HostView, host_view
+from plinth.lower.places import HostView, host_view
 from plinth.lower.stages import check_network
+from plinth.lower.tensors import Floats
 from plinth.lower.training import check_array, lower_training, trained_sharding
 from plinth.network.network import Network
 from plinth.network.parameters import Parameters, Predictor
@@ -31,7 +32,13 @@ from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.runtime.transports import ProcessTransport
 from plinth.step.build import step_of
 from plinth.step.layers.sparse import SparseProducts
-from plinth.step.pairs import between_processes, joined_messages_between, messages_between, words_between
+from plinth.step.pairs import (
+    between_processes,
+    joined_messages_between,
+    messages_between,
+    row_words_between,
+    words_between,
+)
 from plinth.step.step import Step
 from plinth.train import checkpoint
 from plinth.train.checkpoint import Checkpoint
@@ -250,7 +257,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     report = _report(options, session, checks, driver, plan, dataset, digest, seed=start.seed, wall=wall,
                      setup=setup_seconds, cycles=driver.cycles - before)
     if options.transport is not None:
-        report["between_ranks"] = _between_ranks(options, options.transport, sent, driver, plan, len(session.losses))
+        report["between_ranks"] = _between_ranks(options, options.transport, sent, driver, plan, session)
     if options.out is not None:
         write_json(options.out.path / REPORT, report)
     return JobResult(report, plan, session.losses, last_weights)
@@ -402,6 +409,9 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
     macs = engines[Engine.MATRIX.name.lower()]["useful_macs"] if counted else 0
     pes = parameters.rows * parameters.columns
     rtl = options.device not in (GOLDEN, NUMPY)
+    view = session.program
+    # Of rows that move one by one the batches' in place of those that the plan expects.
+    looked_up = view.row_words(session.rows) - steps * view.row_words(view.expected_rows()) if steps else 0
     return report("train", {
         "network": options.network.name, "parameters": options.network.parameters,
         "notes": list(options.network.notes),
@@ -426,7 +436,7 @@ def _report(options: JobOptions, session: Session, checks: Checks, driver: Execu
         "engine_counters": engines,
         "link_words": sum(map(sum, links)) if counted and rtl else None, "link_words_by_port": links,
         "injected_words": sum(injected) if counted and rtl else None, "injected_words_by_die": injected,
-        "predicted_injected_words": steps * plan.words,
+        "predicted_injected_words": steps * plan.words + looked_up,
         "injected_words_bounds": [steps * words for words in plan.word_bounds],
         "gather_thresholds": session.levels,
         "saturations": driver.saturated(),
@@ -458,14 +468,16 @@ def _sent(transport: ProcessTransport, driver: Executor) -> list[list[tuple[int,
 
 
 def _between_ranks(options: JobOptions, transport: ProcessTransport, counted: list[list[tuple[int, int, int]]],
-                   driver: Executor, plan: Plan, steps: int) -> list[dict[str, int]]:
+                   driver: Executor, plan: Plan, session: Session) -> list[dict[str, int]]:
     """What each process has sent each other one in all steps, as :func:`_sent` counts it, beside what the plan says.
     Numpy sends what dies leave out; sums by the library are counted by nobody."""
     parameters = options.array.die_parameters()
     rings = options.reduce == RING
     step = driver.built if isinstance(driver, NumpyExecutor) else step_of(
         trained_sharding(plan, parameters, options.rule), parameters)
-    between = words_between(step, whole=options.device == NUMPY, rings=rings)
+    steps = len(session.losses)
+    between = steps * words_between(step, whole=options.device == NUMPY, rings=rings, rows={}) + row_words_between(
+        step, session.rows)
     if options.device == NUMPY:
         planned_messages = joined_messages_between(step, transport.processes, rings=rings)
     else:
@@ -477,7 +489,7 @@ def _between_ranks(options: JobOptions, transport: ProcessTransport, counted: li
         words, messages = found.get(pair, (0, 0))
         if planned_words[pair] or words:
             pairs.append({"from_rank": pair[0], "to_rank": pair[1],
-                          "sent_words": words, "predicted_sent_words": steps * int(planned_words[pair]),
+                          "sent_words": words, "predicted_sent_words": int(planned_words[pair]),
                           "messages": messages, "predicted_messages": steps * int(planned_messages[pair])})
     return pairs
 

@@ -17,6 +17,7 @@ from plinth.lower.codes import LEVEL_WORD, level_of
 from plinth.lower.places import HostView
 from plinth.network.network import Network
 from plinth.network.parameters import KeptVectors, Parameters, layer_vectors
+from plinth.partition.cuts import Integers
 from plinth.train.checkpoint import array_name
 from plinth.train.checks import MEDIAN_STEPS, Checks, FoundStep, Generators
 from plinth.train.data import Dataset
@@ -97,6 +98,8 @@ class Session:
     step_cycles: list[int] = field(default_factory=list)
     #: Levels of layers whose gathers are predicted, as dies have them.
     levels: dict[str, int] = field(default_factory=dict)
+    #: By layer whose rows move one by one, those from each owner (row) to each worker (column) in all batches so far.
+    rows: dict[str, Integers] = field(default_factory=dict)
     #: States of generators as they were last written, or left by a step.
     _generators: tuple[int, ...] = ()
     #: Until a step has begun: what was loaded.
@@ -227,6 +230,8 @@ class Session:
         for place, batch in enumerate(batches):
             for driver in self.drivers:
                 self.program.write_batch(driver, self.dataset.train_x[batch], self.dataset.targets(batch), place)
+            for layer, rows in self.program.rows_of(self.dataset.train_x[batch]).items():
+                self.rows[layer] = self.rows.get(layer, 0) + rows
 
     def _seed_generators(self, epoch: int, states: Sequence[int]) -> None:
         """Random bits of an epoch follow from seed and epoch alone; within it they go on from states."""

@@ -13,7 +13,8 @@ from tests.support.sessions import MEMORY_WORDS
 
 from plinth.buffers import Buffer
 from plinth.errors import UserError
-from plinth.lower.places import RowNumbers, _sum_rounding
+from plinth.lower.places import _sum_rounding
+from plinth.lower.tensors import RowNumbers
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.network import Network, perceptron
 from plinth.partition.cuts import ranges_of
@@ -238,5 +239,5 @@ def test_rows_of_other_dies_are_spare_ones_in_turn() -> None:
     assert memories.held[1, 0, 100, 0].ravel().tolist() == [0, 4, 2, 4, 1, 4]
     assert memories.held[0, 0, 0, 0].ravel().tolist() == [4, 3, 6, 7, 5, 0]
     assert memories.held[0, 0, 0, 0].dtype == np.uint32
-    with pytest.raises(UserError, match=r"^rows must be row numbers from 0 to 9, not from -1 to 10$"):
+    with pytest.raises(UserError, match=r"^rows must be row numbers from 0 to 9, not 10, which stands at posi.* 0 "):
         tensor.spread(np.array([4, 3, 10, 7, -1, 0]), memories)

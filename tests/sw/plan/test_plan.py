@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.lookups import language_model, with_rows
 from tests.support.partitions import random_lists
 from tests.support.plan_graphs import random_graph, random_splits
 
@@ -27,9 +28,9 @@ from plinth.partition.graph import SPLITS, from_network
 from plinth.partition.groups import RING, ProcessGroups
 from plinth.partition.regions import Lists
 from plinth.plan.plan import Plan
-from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema
+from plinth.plan.plan_file import load_plan, plan_from_data, plan_schema, save_plan
 from plinth.plan.planning import data_parallel, predicted_seconds
-from plinth.sharding import Local, Ring, Server, Sharding
+from plinth.sharding import Gathered, Local, Ring, Server, Sharding
 from plinth.step.between import Reduce
 from plinth.step.build import step_of
 from plinth.step.tasks import Reduction
@@ -263,13 +264,14 @@ def test_copies_of_variables_come_back_from_files(tmp_path: Path) -> None:
     assert list(entries) == [(layer, variable) for layer in ("fc3", "fc2", "fc1") for variable in ("weights", "bias")]
     assert set().union(*entries.values()) <= keys
     assert entries["fc1", "weights"]["server"] == {"owners": [0, 1, 2, 3, 0], "pieces": 5}
-    assert "words" not in entries["fc1", "weights"] and "rings" not in entries["fc1", "weights"]
+    # All rows go to three other dies, and come back.
+    assert entries["fc1", "weights"]["words"] == 6 * 64 * 128 and "rings" not in entries["fc1", "weights"]
     assert entries["fc2", "bias"]["local"] is True and entries["fc2", "bias"]["words"] == 0
     assert data["rings"] == [[[0, 1, 2, 3]], [[0, 3, 2, 1]]] and entries["fc3", "bias"]["rings"] == 1
     # Of three variables in rings: 64 x 10 weights, 10 and 128 biases.
     assert [entries[key]["ring_words"] for key in (("fc3", "weights"), ("fc3", "bias"), ("fc1", "bias"))] == [
         [640], [10], [128]]
-    assert plan.words == 6 * (640 + 10 + 128) == data["words"]
+    assert plan.words == 6 * (640 + 10 + 128 + 64 * 128 + 128 * 64) == data["words"]
     # Alike and no servers, they are one entry; and a plan may have no rings.
     names = plan.sharding.graph.variables
     assert [reduction["local"] for reduction in plan.resharded(
@@ -277,6 +279,35 @@ def test_copies_of_variables_come_back_from_files(tmp_path: Path) -> None:
     served = plan.resharded(copies=tuple((name, Server((0,), 1)) for name in names))
     assert plan_from_data(served.to_data(), plan.graph, "plan") == served and served.to_data()["rings"] == []
     assert [reduction["variable"] for reduction in served.to_data()["reductions"]] == ["weights", "bias"] * 3
+
+
+def test_tables_come_back_from_files(tmp_path: Path) -> None:
+    """Whose rows servers own in turn, or all gather; with the share that samples touch, of rings as well."""
+    network = language_model(rows=40, width=6)
+    plan = data_parallel(network, dies=4, batch=12)
+    for sync, key in ((Server((0, 1, 2, 3), 4, interleaved=True), "server"), (Gathered(), "gathered"), (None, "rings")):
+        some = plan if sync is None else with_rows(plan, table=sync)
+        some = replace(some, sharding=replace(some.sharding, touched=(("table.weights", 0.1),)), definition=network)
+        path = tmp_path / "plan.yaml"
+        save_plan(path, some)
+        assert load_plan(path) == some
+        entry = some.to_data()["reductions"][-1]
+        assert key in entry and entry["touched"] == 0.1 and entry["weights"] == {"input": [], "output": []}
+        if sync is not None:
+            assert (entry["least"], entry["most"]) == dict(zip(("server", "gathered"), (
+                (2 * 12 * 6, 2 * 12 * 10 * 6), (12 * 6, 12 * 12 * 6)), strict=True))[key]
+    for change, message in (({"touched": "many"}, "touched of layer 'table' must be a share, not 'many'"),
+                            ({"touched": 1.5}, "that samples touch must be above 0 and at most 1, not 1.5"),
+                            ({"gathered": 3}, "gathered is true or left out, not 3")):
+        data = with_rows(plan, table=Gathered()).to_data()
+        data["reductions"][-1].update(change)
+        with pytest.raises(UserError) as error:
+            plan_from_data(data, plan.graph, "plan.yaml")
+        assert message in str(error.value) and "\n" not in str(error.value)
+    data = with_rows(plan, table=Server((0,), 1)).to_data()
+    data["reductions"][-1]["server"]["interleaved"] = "yes"
+    with pytest.raises(UserError, match="interleaved must be true or false, not 'yes'"):
+        plan_from_data(data, plan.graph, "plan.yaml")
 
 
 def test_rows_of_servers_are_read_however_they_are_written() -> None:
@@ -352,7 +383,7 @@ def test_an_entry_that_says_no_way_is_refused_in_one_line() -> None:
     data = plan.resharded(copies=tuple((name, Server((0,), 1)) for name in plan.graph.variables)).to_data()
     del data["reductions"][1]["server"]
     with pytest.raises(UserError, match=r"^plan.yaml: the reduction of variable 'bias' of layer 'fc3' must have rings, "
-                                        "server or local; make the plan again with `plinth plan`$"):
+                                        "server, gathered or local; make the plan again with `plinth plan`$"):
         plan_from_data(data, plan.graph, "plan.yaml")
 
 
@@ -364,7 +395,7 @@ def test_commands_refuse_what_dies_cannot_keep_equal(tmp_path: Path, capsys: pyt
             cli.main([command[0], str(path), *command[1:]])
         captured = capsys.readouterr()
         assert stop.value.code == 2 and captured.err.count("\n") == 1
-        assert "variable 'fc1.weights' is kept by servers, and dies keep copies equal in rings alone" in captured.err
+        assert "variable 'fc1.weights' is kept by servers, as dies keep tables of embeddings alone" in captured.err
     with pytest.raises(UserError, match=r"variable 'fc1\.weights' is kept by servers"):
         plinth.load_plan(path)
 
@@ -385,8 +416,8 @@ def test_the_schema_names_every_key() -> None:
     for key in ("layers", "transfers", "reductions"):
         keys = schema["properties"][key]["items"]["properties"]
         # Those of Winograd tiles stand in plans that split them, and rings in the place of others.
-        assert [key for key in keys if key not in ("elements", "copies", "rows", "coded", "variable", "server",
-                                                   "local")] == list(data[key][0])
+        assert [key for key in keys if key not in ("elements", "copies", "rows", "coded", "variable", "server", "least",
+                                                   "most", "gathered", "touched", "local")] == list(data[key][0])
     parts = schema["properties"]["layers"]["items"]["properties"]["parts"]["properties"]
     assert list(parts) == ["samples", "inputs", "outputs", "owners"]
 

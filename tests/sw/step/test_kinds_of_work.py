@@ -23,7 +23,7 @@ from plinth.runtime.numpy_step import PARTS, STAGES
 from plinth.simulate.costs import PAPER_COSTS
 from plinth.simulate.tasks import DOES
 from plinth.simulate.workload import MADE
-from plinth.step import between, kernel_sums, operations, tile_operations
+from plinth.step import between, kernel_sums, operations, row_moves, tile_operations
 from plinth.step.step import Step
 from plinth.step.tasks import Item, Kind, Sent, SentKind, Work
 
@@ -67,9 +67,10 @@ ANY = {"item", "operation", "work"}
 
 
 def test_numpy_has_a_kernel_of_every_operation() -> None:
-    """But of what it takes apart, of rings, which have passes of their own, and of operands of 16 bits, which it
-    refuses."""
-    apart = {operations.Chain, tile_operations.InStrips, between.Reduce, kernel_sums.KernelSums}
+    """But of what it takes apart, of rings, which have passes of their own, of rows of tables, which have messages of
+    their own, and of operands of 16 bits, which it refuses."""
+    apart = {operations.Chain, tile_operations.InStrips, between.Reduce, kernel_sums.KernelSums, row_moves.RowPull,
+             row_moves.RowPush}
     assert _operations() - set(KERNELS) - set(MOVES) == apart
     assert _operations() - set(STAGES) - set(PARTS) == {kernel_sums.KernelSums}
 

@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
+from plinth.buffers import Buffer
 from plinth.partition.axes import SAMPLES, Region
 from plinth.partition.graph import Node
 from plinth.step.layers.weighted import WeightedLayer
@@ -10,8 +12,24 @@ from plinth.step.operations import Clear
 from plinth.step.reductions import Reductions
 from plinth.step.tasks import RowsByNumber, Task
 from plinth.step.tensors import Placed, Tensor
-from plinth.step.weights import Matrix, Weights
+from plinth.step.weights import Matrix
 from plinth_hw.isa.operations import Engine
+
+
+class RowTable(Protocol):
+    """Interface of what rows are gathered from, or added to, by their numbers."""
+
+    def rows(self, die: int) -> int:
+        """Rows of a die that numbers may name."""
+        ...
+
+    def table_rows(self, die: int) -> int:
+        """Rows of the table that a die's numbers are of."""
+        ...
+
+    def matrix(self, die: int) -> Buffer:
+        """The rows of a die."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +46,7 @@ class RowGather:
     numbers: Tensor
     #: Output, or its error.
     z: Tensor
-    table: Weights
+    table: RowTable
     added: bool
 
     @property
@@ -38,11 +56,11 @@ class RowGather:
 
     def tasks(self, die: int, most: int | None = None) -> Iterator[Task]:
         """The tasks of a die, and what arrives, in program order; pieces in at most ``most`` groups."""
-        piece = self.table.slice(die)
-        if not self.z.part(die).words or (self.added and not piece.words):
+        own_rows = self.table.rows(die)
+        if not self.z.part(die).words or (self.added and not own_rows):
             return
         numbers, table, rows = self.numbers.buffer(die), self.table.matrix(die), self.z.buffer(die)
-        work = RowsByNumber(numbers, table, rows, self.added, self.table.shape[1], piece.inputs)
+        work = RowsByNumber(numbers, table, rows, self.added, self.table.table_rows(die), own_rows)
         reads, writes = ((numbers, rows, table), table) if self.added else ((numbers, table), rows)
         yield Task(self.name, Engine.TRANSFER, work, reads, (writes,), 1, self.node)
 

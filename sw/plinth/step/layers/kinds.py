@@ -11,6 +11,7 @@ from plinth.step.layers.loss import SoftmaxLayer, SquaresLayer
 from plinth.step.layers.node import NodeLayer
 from plinth.step.layers.pool import MaxPoolLayer, MeanPoolLayer
 from plinth.step.layers.products import ProductLayer
+from plinth.step.layers.served_embedding import ServedEmbedding
 from plinth.step.layers.sparse import SparseLayer
 from plinth.step.layers.winograd import WinogradLayer
 from plinth.step.step import Step
@@ -45,5 +46,6 @@ def layers_of(step: Step) -> list[NodeLayer]:
     """What builds the operations of each node, by number."""
     layers: list[NodeLayer] = []
     for number, node in enumerate(step.graph.nodes):
-        layers.append(node_kind(node)(step, number, layers, epilogue_of(step, number)))
+        kind = node_kind(node) if step.sharding.row_sync(number) is None else ServedEmbedding
+        layers.append(kind(step, number, layers, epilogue_of(step, number)))
     return layers

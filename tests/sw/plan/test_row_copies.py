@@ -1,0 +1,166 @@
+"""How copies of tables are kept equal, as planner ``parallax`` and ``--copies`` choose."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.lookups import frequent_words, language_model, random_tables
+
+import plinth
+from plinth import cli
+from plinth.array.array import ring
+from plinth.errors import UserError
+from plinth.names import AUTO_COPIES, GATHERED_ROWS, RINGS, SERVERS
+from plinth.network.file import network_to_yaml
+from plinth.partition.graph import from_network
+from plinth.plan.plan import Plan
+from plinth.plan.planning import data_parallel, plan_network, predicted_seconds
+from plinth.plan.row_copies import CopyChoice, chosen_copies, named_shares, touched_shares
+from plinth.sharding import Copies, Gathered, Ring, Server, Sharding
+from plinth.step.copies import copies_of
+from plinth_hw.isa.parameters import preset
+
+
+def ways(plan: Plan) -> dict[str, str]:
+    return {name: sync.kind for name, sync in plan.sharding.copies if name.endswith("table.weights")}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_way_of_all_tables_makes_a_shorter_step(seed: int) -> None:
+    """Nor for one table alone, the others as chosen."""
+    generator = np.random.default_rng(seed)
+    network, array = random_tables(generator), ring(4, preset="ndp-tiny")
+    share = float(generator.choice([0.02, 0.3, 1.0]))
+    best = plan_network(network, array, planner="parallax", batch=16, touched=share)
+    for way in (RINGS, GATHERED_ROWS, SERVERS):
+        other = plan_network(network, array, planner="data", batch=16, touched=share, copies=CopyChoice(way)).plan
+        assert best.outcome.predicted_seconds <= predicted_seconds(other, array) * (1 + 1e-9)
+    tables = [node for node in best.plan.graph.nodes if node.gathers]
+    assert len(best.notes) == len(tables) and all(f"{node.name}.weights (" in note for node, note in zip(
+        tables, best.notes, strict=True))
+
+
+def choose(choice: CopyChoice, times: dict[str, float], share: float | None = 0.1) -> tuple[str, list[str]]:
+    """With a table whose steps take as long as is said by its way."""
+    plan, notes = data_parallel(language_model(), dies=4, batch=8), []
+
+    def seconds(copies: Copies) -> float:
+        return times[dict(copies)["table.weights"].kind]
+
+    sharding = Sharding(graph=plan.graph, splits=plan.splits, batch=8, array=ring(4), touched=(
+        () if share is None else (("table.weights", share),)))
+    copies = chosen_copies(sharding, preset("ndp-demo"), seconds, choice, notes)
+    return dict(copies)["table.weights"].kind, notes
+
+
+def test_the_shortest_step_wins_and_is_said() -> None:
+    assert choose(CopyChoice(), {"ring": 3e-6, "gathered": 2e-6, "server": 1e-6}) == ("server", [
+        "table.weights (10.00% of rows touched): servers, a step of 1 µs; 3 µs by rings, 2 µs by gathered"])
+    assert choose(CopyChoice(), {"ring": 1e-6, "gathered": 2e-6, "server": 3e-6}, None) == ("ring", [
+        "table.weights (any number of rows touched): rings, a step of 1 µs; 2 µs by gathered, 3 µs by servers"])
+
+
+@pytest.mark.parametrize(("tolerance", "kind"), [(0.0, "server"), (0.01, "server"), (0.03, "gathered"), (0.2, "ring")])
+def test_ties_go_to_the_way_that_comes_first(tolerance: float, kind: str) -> None:
+    assert choose(CopyChoice(tolerance=tolerance), {"ring": 1.1, "gathered": 1.0, "server": 0.98})[0] == kind
+
+
+def test_tables_that_are_touched_often_are_dense() -> None:
+    times = {"ring": 3.0, "gathered": 2.0, "server": 1.0}
+    assert choose(CopyChoice(dense_from=0.5), times, 0.4)[0] == "server"
+    kind, (note,) = choose(CopyChoice(dense_from=0.5), times, 0.5)
+    assert kind == "ring"
+    assert note == "table.weights (50.00% of rows touched): rings, as from 50.00% on it is taken for dense"
+    with pytest.raises(UserError, match=r"'table\.weights' cannot be kept equal by servers, as .* taken for dense"):
+        choose(CopyChoice(SERVERS, dense_from=0.5), times, 0.5)
+
+
+@pytest.mark.parametrize(("way", "sync"), [(SERVERS, Server), (GATHERED_ROWS, Gathered), (RINGS, Ring)])
+def test_one_way_for_all_tables(way: str, sync: type) -> None:
+    plan = plinth.plan(language_model(rows=9), ring(2), planner="data", batch=8, copies=way)
+    assert isinstance(dict(plan.plan.sharding.copies)["table.weights"], sync)
+    assert plan.totals.injected_words == plan.plan.words
+    assert isinstance(dict(plan.plan.sharding.copies)["out.weights"], Ring)
+
+
+def test_fewer_rows_than_dies() -> None:
+    plan = plan_network(language_model(rows=3), ring(4), planner="parallax", batch=8, copies=CopyChoice(SERVERS)).plan
+    assert dict(plan.sharding.copies)["table.weights"] == Server((0, 1, 2), 3, interleaved=True)
+
+
+def test_one_die_has_its_table() -> None:
+    (note,) = plan_network(language_model(), ring(1), planner="parallax", batch=8).notes
+    assert note.startswith("table.weights (any number of rows touched): rings, ")
+
+
+def test_rows_are_measured_as_dies_touch_them() -> None:
+    """Of batches of 6 samples on two dies, three each; the last batch has four."""
+    sharding = data_parallel(language_model(rows=10, words=2), dies=2, batch=6).sharding
+    numbers = np.array([[0, 0]] * 3 + [[1, 2], [3, 1], [4, 4]] + [[5, 6], [7, 8], [9, 0]] + [[3, 3]])
+    assert touched_shares(sharding, numbers) == (("table.weights", pytest.approx((1 + 4 + 6 + 1) / 4 / 10)),)
+    data = frequent_words(language_model(rows=200, words=4), 512, np.random.default_rng(0))
+    plan = plinth.plan(language_model(rows=200, words=4), ring(4), planner="parallax", batch=64, touched=data.train_x)
+    ((_, share),) = plan.plan.sharding.touched
+    counts = [len(np.unique(data.train_x[first:first + 16])) for first in range(0, 512, 16)]
+    assert share == pytest.approx(np.mean(counts) / 200)
+
+
+@pytest.mark.parametrize(("shares", "message"), [
+    ({"tabel": 0.1}, "network 'words' has no embedding 'tabel', of whose rows samples touch a share; did you mean"),
+    ({"table": 2}, "that samples touch must be above 0 and at most 1, not 2"),
+    (-1, "that samples touch must be above 0 and at most 1, not -1"),
+    ("many", "touched must be a share, shares by layer, or row numbers [samples, numbers], not the text 'many'"),
+    ([[0.5]], "touched must be a share, shares by layer, or row numbers [samples, numbers], not [[0.5]]"),
+    (True, "touched must be a share, shares by layer, or row numbers [samples, numbers], not true")])
+def test_shares_that_are_none_are_refused(shares: Any, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        plinth.plan(language_model(), ring(2), planner="data", batch=8, touched=shares)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
+def test_networks_without_tables_are_refused() -> None:
+    for options, message in (({"copies": SERVERS}, "has no table whose rows could be kept equal by servers; choose ri"),
+                             ({"touched": 0.1}, "has no embedding, of whose rows samples could touch a share; leave")):
+        with pytest.raises(UserError, match=message):
+            plinth.plan("digits-mlp", ring(2), **options)
+    assert plinth.plan("digits-mlp", ring(2), copies=AUTO_COPIES).planned.notes == ()
+    assert named_shares(from_network(language_model()), 0.25) == (("table.weights", 0.25),)
+
+
+def test_the_command_measures_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                     monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    network = language_model(rows=2000, words=3)
+    Path("words.yaml").write_text(network_to_yaml(network))
+    data = frequent_words(network, 300, np.random.default_rng(1))
+    np.savez("words.npz", x=data.train_x, y=data.train_y)
+    cli.main(["plan", "words.yaml", "--planner", "parallax", "--dies", "4", "--batch", "32", "--touched", "words.npz",
+              "--out", "plan.yaml"])
+    captured = capsys.readouterr()
+    plan = plinth.load_plan("plan.yaml").plan
+    ((name, share),) = plan.sharding.touched
+    assert name == "table.weights" and 0.001 < share < 0.02
+    assert f"note: table.weights ({share:.2%} of rows touched): " in captured.err
+    assert "copies  server" in captured.out and plan.planner == "parallax"
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (["--touched", "x"], "--touched 'x' is no share, layer and share as table=0.03, or one .npz file of samples"),
+    (["--touched", "0.1", "--touched", "table=0.1"], "--touched is one share of all tables, or one of each"),
+    (["--touched", "tables=0.1"], "network 'words' has no embedding 'tables', of whose rows samples touch a share"),
+    (["--touched", "none.npz"], "none.npz: "),
+    (["--copies", "server"], "'server' is not one of")])
+def test_the_command_refuses_in_one_line(options: list[str], message: str, tmp_path: Path,
+                                         capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("words.yaml").write_text(network_to_yaml(language_model()))
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["plan", "words.yaml", *options])
+    error = capsys.readouterr().err
+    assert stop.value.code == 2 and message in error and error.count("\n") == 1
+
+
+def test_copies_of_other_variables_are_rings() -> None:
+    sharding = data_parallel(language_model(), dies=2, batch=4).sharding
+    assert all(isinstance(sync, Ring) for _, sync in copies_of(sharding, preset("ndp-demo")))
