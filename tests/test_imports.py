@@ -92,7 +92,9 @@ MAY: dict[str, set[str]] = {
                          "plinth_sim.golden"},
     "plinth.doctor": {*_BASE, "plinth.host", INSTALLATION, "plinth_sim.rtl", "plinth.train"},
     "plinth.defaults": set(),
-    "plinth.api": {*_RUN, *_SIMULATED, "plinth.defaults", "plinth.report", INSTALLATION},
+    # Loops of users over networks, or over modules of PyTorch.
+    "plinth.workers": {*_RUN},
+    "plinth.api": {*_RUN, *_SIMULATED, "plinth.workers", "plinth.defaults", "plinth.report", INSTALLATION},
     "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, "plinth.defaults", "plinth.api", "plinth.report", "plinth.bench",
                    "plinth.reproduce", "plinth.doctor"},
 }

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from plinth.api.planning import PlanResult, StepListing, load_plan, plan
     from plinth.api.simulating import SimulationResult, simulate
     from plinth.api.training import TrainingError, TrainingResult, train
+    from plinth.api.workers import get_runner, partitioner, shard, trainer
     from plinth.errors import UserError as Error
 
 __all__ = ["Error", "PlanResult", "SimulationResult", "StepListing", "TrainingError", "TrainingResult", "array",
-           "load_plan", "network", "plan", "simulate", "train", "verilog"]
+           "get_runner", "load_plan", "network", "partitioner", "plan", "shard", "simulate", "train", "trainer",
+           "verilog"]
 
 #: Where names are, and what they are called there.
 _PLACES = {
@@ -34,6 +36,7 @@ _PLACES = {
     **{name: ("plinth.api.planning", name) for name in ("PlanResult", "StepListing", "load_plan", "plan")},
     **{name: ("plinth.api.simulating", name) for name in ("SimulationResult", "simulate")},
     **{name: ("plinth.api.training", name) for name in ("TrainingError", "TrainingResult", "train")},
+    **{name: ("plinth.api.workers", name) for name in ("get_runner", "partitioner", "shard", "trainer")},
 }
 #: Functions that have the name of a room: Python makes every room that is imported an attribute of this package, so
 #: that the room itself can be called.

@@ -140,7 +140,7 @@ def test_servers_own_rows_evenly_or_by_list() -> None:
                                "equal; did you mean 'words.weights'?"),
     ({"words_weights": "ring"}, "copies of variable 'words.weights' are kept equal by a Ring or a Server, or are Ga"),
     ({"words_weights": None}, "copies of variable 'words.weights' are kept equal by a Ring or a Server, or are Gather"),
-    ({"out_weights": Gathered()}, "variable 'out.weights' has a dense gradient, of which no rows can be gathered; give"),
+    ({"out_weights": Gathered()}, "variable 'out.weights' has a dense gradient, of which no rows can be gathered; giv"),
     ({"hidden_weights": Ring(ProcessGroups(RING, ((0,), (1,))), 1, 64)}, "rings of layer 'hidden' are not those of"),
     ({"out_bias": Ring(ALL, 5, 64)}, "the gradient of layer 'out' goes in 1 to 4 pieces, not 5; make the plan again"),
     ({"words_weights": Ring(ALL, 2, 64)}, "the gradient of layer 'words' goes in 1 piece, not 2"),

@@ -1,0 +1,15 @@
+"""Workers: processes that each run a training loop, written for one device, on a share of the samples.
+
+The loop's own model computes gradients; this room keeps the copies of its variables equal, after Parallax: dense
+gradients go round a ring of all workers, rows of sparse ones to the servers that own them, or to all.
+
+::
+
+    machines    which workers share a machine, and who of them serves
+    costs       words of each way (Parallax, Table 3), and which one a variable takes
+    channel     rows from servers to clients, and their gradients back
+    tables      a table over channels, or gathered by all
+    sums        dense gradients, fused into one message of a ring
+    torch       a module of PyTorch
+    network     a network of this project
+"""

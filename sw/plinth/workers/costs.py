@@ -1,0 +1,88 @@
+"""Words of each way to keep a variable's copies equal: Parallax, Table 3, for any machines and workers.
+
+With N machines of G workers each, a variable of w words, and alpha the share of its rows that a worker touches in a
+step (1 of a dense variable), a machine sends over the network, and receives as many, where what is served is spread
+evenly:
+
+    way        workers merged on their machine      each for itself
+    rings      2 w (N - 1) / N                      2 w (N G - 1) / (N G)
+    gathered   alpha w (N - 1)                      alpha w G G (N - 1)
+    servers    2 alpha w (N - 1) / N                2 alpha w G (N - 1) / N
+
+Merged, alpha is the share of rows that a machine's workers touch together. Table 3 counts words that are sent and
+received, twice these, with G = 1; it leaves out row numbers, one word a row, which go with the pull alone. A ring
+passes each machine's border once, as its workers are neighbours; gathered rows go from each worker to each worker.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from plinth.names import GATHERED_ROWS, RINGS, SERVERS
+
+#: The ways, in the order in which ties are decided.
+WAYS = (RINGS, GATHERED_ROWS, SERVERS)
+
+
+@dataclass(frozen=True)
+class VariableLoad:
+    """A variable's part in what moves.
+
+    Parameters
+    ----------
+    elements : int
+    touched : float or None
+        Share of its rows that a worker touches in a step, or, merged, a machine's workers; None: it is dense.
+    """
+
+    elements: int
+    touched: float | None = None
+
+
+def machine_words(way: str, load: VariableLoad, machines: int, workers: int = 1, *, merged: bool = True) -> float:
+    """Words that a machine sends in a step, on the mean over machines.
+
+    Parameters
+    ----------
+    way : str
+        Of :data:`WAYS`.
+    load : VariableLoad
+    machines, workers : int
+        N, and G of each.
+    merged : bool
+        Workers of a machine are merged before the network.
+    """
+    share, each = 1.0 if load.touched is None else load.touched, 1 if merged else workers
+    if way == RINGS:
+        members = machines * each
+        return 2 * load.elements * (members - 1) / members if machines > 1 else 0.0
+    if way == GATHERED_ROWS:
+        return share * load.elements * each * each * (machines - 1)
+    return 2 * share * load.elements * each * (machines - 1) / machines
+
+
+def owner_words(load: VariableLoad, machines: int, workers: int = 1, *, merged: bool = True) -> float:
+    """Words that the machine sends that serves a variable alone, undivided: N - 1 times those that each other one
+    does (Table 3, one variable)."""
+    share, each = 1.0 if load.touched is None else load.touched, 1 if merged else workers
+    return share * load.elements * each * (machines - 1)
+
+
+def model_alpha(loads: Sequence[VariableLoad]) -> float:
+    """The share of a model's elements that a worker touches in a step, weighted by elements (Table 1)."""
+    elements = sum(load.elements for load in loads)
+    touched = sum(load.elements * (1.0 if load.touched is None else load.touched) for load in loads)
+    return touched / elements if elements else 1.0
+
+
+def best_way(load: VariableLoad, machines: int, workers: int = 1, *, merged: bool = True,
+             dense_from: float | None = None) -> str:
+    """The way of the fewest words; of ties the first one.
+
+    Parameters
+    ----------
+    dense_from : float or None
+        Share of touched rows from which a variable is taken for dense; None: never.
+    """
+    if load.touched is None or (dense_from is not None and load.touched >= dense_from):
+        return RINGS
+    return min(WAYS, key=lambda way: machine_words(way, load, machines, workers, merged=merged))

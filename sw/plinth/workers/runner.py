@@ -1,0 +1,222 @@
+"""What a runner has in common, whatever the model is: its variables and tables, and how they are kept equal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from plinth.errors import UserError
+from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
+from plinth.runtime.memory import Floats
+from plinth.workers.channel import Lookup, Rows, Sent
+from plinth.workers.costs import VariableLoad, best_way
+from plinth.workers.machines import Machines
+from plinth.workers.sums import DenseSum, fused
+from plinth.workers.tables import GatheredTable, RingTable, ServedTable, Table, Workers
+
+#: The first tag of tables; those before are of the message of dense gradients, one a worker.
+TABLE_TAGS = 1 << 10
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """A table as a model has it.
+
+    Parameters
+    ----------
+    name : str
+    shape : (int, int)
+    pieces : int
+        Pieces of rows that servers own, row r piece r mod ``pieces``.
+    touched : float or None
+        Share of its rows that a worker touches in a step, if it is known.
+    """
+
+    name: str
+    shape: tuple[int, int]
+    pieces: int = 1
+    touched: float | None = None
+
+
+class Traffic:
+    """The words that a worker has sent: to other machines, which Table 3 counts, and on its own one.
+
+    Parameters
+    ----------
+    workers : Workers
+    machines : Machines
+    """
+
+    def __init__(self, workers: Workers, machines: Machines) -> None:
+        self.network, self.machine = Sent(), Sent()
+        own = machines.machine_of[workers.own]
+        #: By the worker that gets them.
+        self.to = {other: self.machine if machines.machine_of[other] == own else self.network
+                   for other in range(workers.size)}
+
+
+def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Mapping[str, str],
+            dense_from: float | None) -> dict[str, str]:
+    """How the copies of each table are kept equal.
+
+    Parameters
+    ----------
+    ways : str or mapping of str to str
+        A name of :data:`plinth.names.COPY_NAMES` for all tables, or for each by name.
+
+    Raises
+    ------
+    UserError
+        If there is no such way, or no such table.
+    """
+    asked = dict.fromkeys((table.name for table in tables), ways) if isinstance(ways, str) else dict(ways)
+    for name, way in asked.items():
+        if way not in COPY_NAMES:
+            raise UserError(f"copies of table {name!r} are kept equal by one of {', '.join(COPY_NAMES)}, not {way!r}")
+        if name not in {table.name for table in tables}:
+            known = ", ".join(table.name for table in tables) or "none"
+            raise UserError(f"the model has no table {name!r}; it has {known}")
+    count, most = len(machines.members), max(map(len, machines.members))
+    chosen = {}
+    for table in tables:
+        way = asked.get(table.name, AUTO_COPIES)
+        if way == AUTO_COPIES:
+            # Of rows of which nothing is known few are touched.
+            load = VariableLoad(table.shape[0] * table.shape[1], 0.0 if table.touched is None else table.touched)
+            way = RINGS if count == 1 and most == 1 else SERVERS if table.touched is None else best_way(
+                load, count, most, merged=machines.local, dense_from=dense_from)
+        chosen[table.name] = way
+    return chosen
+
+
+class Exchange:
+    """Moves what all variables of a model need, step by step.
+
+    Parameters
+    ----------
+    workers : Workers
+    machines : Machines
+    tables : sequence of TableSettings
+    dense : sequence of int
+        Elements of each dense variable.
+    ways : mapping of str to str
+        Of each table.
+    lookups : mapping of str to callable
+        Of each table the values of rows of this worker's copy.
+    """
+
+    def __init__(self, workers: Workers, machines: Machines, tables: Sequence[TableSettings], dense: Sequence[int],
+                 ways: Mapping[str, str], lookups: Mapping[str, Lookup]) -> None:
+        self.workers, self.machines, words = workers, machines, sum(dense)
+        #: Of dense gradients, and of each table.
+        self.dense_traffic = Traffic(workers, machines)
+        self.traffic = {settings.name: Traffic(workers, machines) for settings in tables}
+        self._order = [worker for machine in machines.members for worker in machine]
+        self._dense = DenseSum(workers, workers.own, self._order, words, 0, self.dense_traffic.to) if words else None
+        self.tables: dict[str, Table] = {}
+        next_server, tag = 0, TABLE_TAGS
+        for settings in tables:
+            servers = [machines.chiefs[(next_server + piece) % len(machines.chiefs)]
+                       for piece in range(settings.pieces)]
+            next_server += len(servers)
+            self.tables[settings.name] = self._table(settings, ways[settings.name], lookups[settings.name], servers,
+                                                     tag)
+            tag += max(3 * (settings.pieces + 1), workers.size)
+        self._begun = False
+
+    def _table(self, settings: TableSettings, way: str, lookup: Lookup, servers: Sequence[int], tag: int) -> Table:
+        sent = self.traffic[settings.name].to
+        if way == SERVERS:
+            return ServedTable(settings.name, settings.shape, sent, self.workers, self.machines, lookup, servers, tag)
+        if way == GATHERED_ROWS:
+            return GatheredTable(settings.name, settings.shape, sent, self.workers, tag)
+        return RingTable(settings.name, settings.shape, sent, self.workers, self._order, tag)
+
+    def sent(self) -> dict[str, int]:
+        """The words of values and of row numbers, and the messages, that this worker has sent other machines."""
+        every = [self.dense_traffic, *self.traffic.values()]
+        return {name: sum(getattr(traffic.network, name) for traffic in every)
+                for name in ("values", "indices", "messages")}
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self.workers.begin()
+            self._begun = True
+
+    def _wait(self, done: Callable[[], bool]) -> None:
+        """Wait, and answer others meanwhile, for whatever tables: these may come to them in another order."""
+        def answering() -> bool:
+            for table in self.tables.values():
+                table.serve()
+            return done()
+
+        self.workers.wait(answering)
+
+    def pull(self, name: str, rows: Rows) -> Floats | None:
+        """The values ``[rows, width]`` of rows that a step touches, ascending, each once; None: this worker's copy has
+        them. Collective, in whatever order of tables.
+
+        Raises
+        ------
+        UserError
+            As :meth:`Table.pull` and :meth:`Workers.wait`.
+        """
+        self._begin()
+        table = self.tables[name]
+        table.pull(rows)
+        self._wait(table.ready)
+        return table.values()
+
+    def aggregate(self, dense: Sequence[Floats], tables: Mapping[str, tuple[Rows, Floats]]
+                  ) -> tuple[list[Floats], dict[str, tuple[Rows, Floats]]]:
+        """Sum gradients over all workers: of dense variables whole, of tables the rows that this worker owns.
+
+        Dense gradients go round their ring while rows are on their way. A table of which this worker has pulled nothing
+        is pulled now, without rows. Collective.
+
+        Returns
+        -------
+        list of array, dict of str to (rows, values)
+            Sums of dense gradients, which last until the next step; of each table the rows that this worker owns and
+            any has touched, and the sums of their gradients ``[rows, width]``.
+
+        Raises
+        ------
+        UserError
+            If a gradient is not finite, as :meth:`Table.push`, or as :meth:`Workers.wait`.
+        """
+        self._begin()
+        odd = next((f"the gradient of table {name!r}" for name, (_, values) in tables.items()
+                    if not np.isfinite(values).all()), None)
+        if odd is None and not all(np.isfinite(part).all() for part in dense):
+            odd = "a dense gradient"
+        if odd is not None:
+            raise UserError(f"{odd} of worker {self.workers.own} is not finite; give a smaller rate, or look at the "
+                            "samples")
+        for name, (rows, values) in tables.items():
+            if not self.tables[name].pulled:
+                self.pull(name, rows[:0])
+            self.tables[name].push(rows, values)
+        pending = [self.tables[name].advance for name in tables]
+        if self._dense is not None:
+            fused(list(dense), self._dense.own)
+            self._dense.begin()
+            pending.append(self._dense.advance)
+
+        def done() -> bool:
+            pending[:] = [advance for advance in pending if not advance()]
+            return not pending
+
+        self._wait(done)
+        sums = {name: self.tables[name].aggregated() for name in tables}
+        parts, first = [], 0
+        for part in dense:
+            assert self._dense is not None
+            parts.append(self._dense.total[first:first + part.size].reshape(part.shape))
+            first += part.size
+        for table in self.tables.values():
+            table.end()
+        self._begun = False
+        return parts, sums

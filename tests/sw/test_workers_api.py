@@ -1,0 +1,187 @@
+"""The three calls around a loop for one device: the loops of the docs on one and on several workers, and what is
+refused."""
+
+import re
+import subprocess
+import sys
+from difflib import ndiff
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.lookups import frequent_words, language_model
+from tests.support.ranks import PATIENCE
+
+import plinth
+from plinth.host import mpi_launcher
+from plinth.network.file import network_to_yaml
+from plinth.workers import group
+from plinth.workers.network_trainer import Trainer
+
+DOCS = Path(__file__).parents[2] / "docs" / "workers.md"
+#: Loops of the docs: for one device, and for several.
+LOOPS = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+
+
+def written(folder: Path) -> None:
+    """The network and the samples of the docs' loops."""
+    network = language_model(rows=40, width=16, words=4, hidden=32, classes=10)
+    (folder / "words.yaml").write_text(network_to_yaml(network))
+    data = frequent_words(network, 96, np.random.default_rng(0))
+    np.savez(folder / "words.npz", x=data.train_x, y=data.train_y)
+
+
+def curve(folder: Path, loop: str, workers: int, batch: int) -> list[float]:
+    """Means over workers of the losses that a loop prints."""
+    path = folder / f"loop{workers}.py"
+    path.write_text(f"size = {batch // workers}\n{loop}")
+    launcher = [mpi_launcher(), "-n", str(workers)] if workers > 1 else []
+    run = subprocess.run([*launcher, sys.executable, str(path)], cwd=folder, capture_output=True, text=True,
+                         timeout=PATIENCE)
+    assert run.returncode == 0, run.stderr
+    # What workers print comes in any order, lines within lines.
+    losses = [float(loss) for loss in re.findall(r"\d+\.\d{6}", run.stdout)]
+    assert len(losses) == workers * (96 // batch)
+    return losses
+
+
+@pytest.mark.parametrize("first", [0, pytest.param(2, marks=needs_torch)])
+def test_the_calls_add_few_lines(first: int) -> None:
+    one, several = (loop.splitlines() for loop in LOOPS[first:first + 2])
+    added = [line for line in ndiff([line.strip() for line in one], [line.strip() for line in several])
+             if line.startswith("+ ")]
+    assert len(several) - len(one) <= 5 and 3 <= len(added) <= 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 3])
+def test_a_trainer_has_the_curve_of_one_device(workers: int, tmp_path: Path) -> None:
+    written(tmp_path)
+    alone = curve(tmp_path, LOOPS[0], 1, 24)
+    together = curve(tmp_path, LOOPS[1], workers, 24)
+    # Each worker prints the loss over all samples.
+    np.testing.assert_allclose(sorted(together), sorted(alone * workers), atol=2e-6)
+
+
+@needs_torch
+@pytest.mark.slow
+def test_a_module_has_the_curve_of_one_device(tmp_path: Path) -> None:
+    written(tmp_path)
+    alone = curve(tmp_path, LOOPS[2], 1, 24)
+    together = curve(tmp_path, LOOPS[3], 2, 24)
+    assert np.mean(together) == pytest.approx(np.mean(alone), abs=2e-6)
+
+
+@pytest.mark.parametrize(("samples", "worker", "wanted"), [
+    (list(range(7)), 0, [0, 2, 4]), (list(range(7)), 1, [1, 3, 5]),
+    ((list("abcd"), range(4)), 1, (["b", "d"], [1, 3])),
+    ({"x": "abcdef"}, 1, {"x": "bdf"})])
+def test_each_worker_has_as_many_samples(samples: Any, worker: int, wanted: Any,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "rank_and_size", lambda: (worker, 2))
+    part = plinth.shard(samples)
+    if isinstance(part, tuple):
+        part = tuple(map(list, part))
+    assert part == wanted
+
+
+def test_samples_without_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "rank_and_size", lambda: (1, 3))
+    assert list(islice(plinth.shard(iter(range(20))), 3)) == [1, 4, 7]
+    array = np.arange(10).reshape(5, 2)
+    np.testing.assert_array_equal(plinth.shard(array), array[1:3:3])
+
+
+def test_one_worker_has_all_samples() -> None:
+    samples = object()
+    assert plinth.shard(samples) is samples
+
+
+def test_samples_that_cannot_be_shared_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "rank_and_size", lambda: (0, 3))
+    with pytest.raises(plinth.Error, match="2 samples cannot be shared by 3 workers; give each at least one"):
+        plinth.shard([1, 2])
+    with pytest.raises(plinth.Error, match="samples have parts of 3, 4; give parts of one length"):
+        plinth.shard((np.zeros(3), np.zeros(4)))
+
+
+def test_a_trainer_alone() -> None:
+    """Its steps are those of a numpy run, and a runner of one worker is itself."""
+    network = language_model(rows=12, words=4)
+    data = frequent_words(network, 40, np.random.default_rng(2))
+    with plinth.partitioner(3):
+        trainer = plinth.trainer(network, rate=0.1, update="momentum", momentum=0.5)
+    assert trainer.pieces == {"table": 3} and plinth.trainer(network).pieces == {}
+    assert plinth.get_runner(trainer) is trainer and trainer.ways == {"table": "rings"}
+    before = trainer.parameters()
+    losses = [trainer.step(data.train_x[:20], data.train_y[:20]) for _ in range(5)]
+    assert losses == sorted(losses, reverse=True) and trainer.planned_words() == 0
+    assert not np.array_equal(trainer.parameters()["table.weights"], before["table.weights"])
+
+
+def refusal(act: Any) -> str:
+    with pytest.raises(plinth.Error) as error:
+        act()
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    network = language_model(rows=12)
+    trainer = plinth.trainer(network)
+    assert "model must be a trainer of plinth.trainer, or a module of PyTorch, not 3" in refusal(
+        lambda: plinth.get_runner(3))
+    assert "a trainer has its own update rule; leave out optimizer" in refusal(
+        lambda: plinth.get_runner(trainer, "adam"))
+    assert "dense_from must be a share from 0 to 1, not 2" in refusal(lambda: plinth.get_runner(trainer, dense_from=2))
+    assert "copies" in refusal(lambda: plinth.get_runner(trainer, copies="server"))
+    assert "the model has no table 'tables'; it has table" in refusal(
+        lambda: plinth.get_runner(trainer, copies={"tables": "rings"}))
+    assert "resources: a worker of a machine is a number from 0 to 0, not 1" in refusal(
+        lambda: plinth.get_runner(trainer, resources=[[0, 1]]))
+    assert "pieces must be an integer from 1 to 1024, not 0" in refusal(lambda: plinth.partitioner(0).__enter__())
+    assert "input must be row numbers from 0 to 11, not 12, which stands at position 1 of sample 0" in refusal(
+        lambda: trainer.step([[0, 12, 0, 0]], [0]))
+    assert "y must be class numbers from 0 to 9, one a sample" in refusal(lambda: trainer.step([[0] * 4], [10]))
+    trainer.step([[0] * 4], [1])
+    assert "a batch has 2 samples, those before had 1; give every step as many" in refusal(
+        lambda: trainer.step([[0] * 4] * 2, [1, 2]))
+    assert "workers are joined before the first step; call get_runner before the loop" in refusal(
+        lambda: plinth.get_runner(trainer))
+    assert isinstance(trainer, Trainer)
+
+
+@needs_torch
+def test_modules_that_cannot_be_shared_are_refused() -> None:
+    import torch
+    from torch import nn
+
+    def runner(*parts: Any) -> Any:
+        module = nn.Sequential(*parts)
+        return lambda: plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1))
+
+    table = nn.Embedding(5, 4, sparse=True)
+    tied = nn.Linear(4, 5)
+    tied.weight = table.weight
+    assert "embedding bag '0' is sparse" in refusal(runner(nn.EmbeddingBag(5, 4, sparse=True, mode="sum")))
+    assert "embedding '0' has max_norm" in refusal(runner(nn.Embedding(5, 4, sparse=True, max_norm=1.0)))
+    assert "embedding '0' has scale_grad_by_freq" in refusal(
+        runner(nn.Embedding(5, 4, sparse=True, scale_grad_by_freq=True)))
+    assert "embedding '0' is torch.float64 on cpu" in refusal(runner(nn.Embedding(5, 4, sparse=True).double()))
+    assert "parameter '1.weight' is torch.float64" in refusal(runner(table, nn.Linear(4, 2).double()))
+    assert "weight '1.weight' is that of sparse embedding '0.weight' too" in refusal(runner(table, tied))
+    module = nn.Sequential(table, nn.Linear(4, 2))
+    assert "a module needs the optimizer that its loop updates with" in refusal(lambda: plinth.get_runner(module))
+    with plinth.partitioner(6):
+        cut = nn.Embedding(5, 4, sparse=True)
+    assert "an embedding of 5 rows cannot be cut in 6 pieces" in refusal(runner(cut))
+    shared = plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1))
+    assert "has rows 0 to 4, not 7, which stands at [1, 0] of what it looks up" in refusal(
+        lambda: module(torch.tensor([[0], [7]])))
+    module(torch.tensor([[1]]))
+    assert "is looked up twice in a step" in refusal(lambda: module(torch.tensor([[2]])))
+    assert shared.ways == {"0.weight": "rings"}
