@@ -87,7 +87,8 @@ MAY: dict[str, set[str]] = {
     "plinth.report": {*_SIMULATED},
     "plinth.train": {*_LOWERED, "plinth.runtime", "plinth_sim.golden", INSTALLATION},
     # Rows of what users call go through it.
-    "plinth.bench": {*_RUN, "plinth.host", "plinth.api", *_SIMULATED, "plinth.reproduce", INSTALLATION, CACHE},
+    "plinth.bench": {*_RUN, "plinth.host", "plinth.api", "plinth.workers", *_SIMULATED, "plinth.reproduce",
+                     INSTALLATION, CACHE},
     "plinth.reproduce": {*_SIMULATED, "plinth.report", INSTALLATION, CACHE, "plinth.runtime", "plinth.train",
                          "plinth_sim.golden"},
     "plinth.doctor": {*_BASE, "plinth.host", INSTALLATION, "plinth_sim.rtl", "plinth.train"},

@@ -8,7 +8,6 @@ it makes: first all tables one way, then table by table what makes the best of t
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -95,7 +94,7 @@ def named_shares(graph: PlanGraph, shares: float | Mapping[str, float]) -> Touch
     tables = {node.name: node.variables[0].qualified(node.name) for node in graph.nodes if node.gathers}
     if not tables:
         raise UserError(f"network {graph.name!r} has no embedding, of whose rows samples could touch a share; leave "
-                        "out touched")
+                        "touched= out")
     if not isinstance(shares, Mapping):
         return tuple((name, shares) for name in tables.values())
     for layer in shares:
@@ -155,19 +154,22 @@ def chosen_copies(sharding: Sharding, target: DieParameters, seconds: Callable[[
         missing = [name for name, ways in tables.items() if choice.ways not in ways]
         if missing and sharding.dies > 1:
             raise UserError(f"copies of variable {missing[0]!r} cannot be kept equal by {choice.ways}, as a level "
-                            f"splits more than its batch, or its rows are taken for dense; choose {AUTO_COPIES}")
+                            f"splits more than its batch, or its rows are taken for dense; choose copies={AUTO_COPIES}")
         if not tables:
             raise UserError(f"network {sharding.graph.name!r} has no table whose rows could be kept equal by "
-                            f"{choice.ways}; choose {RINGS}")
+                            f"{choice.ways}; choose copies={RINGS}")
 
     def copies(ways: tuple[str, ...]) -> Copies:
         said = {name: tables[name].get(way, tables[name][RINGS])
                 for name, way in zip(tables, ways, strict=True)}
         return tuple(sorted((rings | said).items()))
 
-    @cache
+    predicted: dict[tuple[str, ...], float] = {}
+
     def time(ways: tuple[str, ...]) -> float:
-        return seconds(copies(ways))
+        if ways not in predicted:
+            predicted[ways] = seconds(copies(ways))
+        return predicted[ways]
 
     if choice.ways != AUTO_COPIES:
         return copies((choice.ways,) * len(tables))

