@@ -76,6 +76,35 @@ def test_a_module_has_the_curve_of_one_device(tmp_path: Path) -> None:
     assert np.mean(together) == pytest.approx(np.mean(alone), abs=2e-6)
 
 
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["torch.optim.SGD(model.parameters(), lr=0.5)",
+                                       "torch.optim.Adagrad(model.parameters(), lr=0.1)"])
+def test_a_module_learns_at_its_own_pace(optimizer: str, tmp_path: Path) -> None:
+    """Losses fall, and behind the last step all workers have the same values, with all updates."""
+    written(tmp_path)
+    loop = LOOPS[3].replace("get_runner(model, optimizer)", "get_runner(model, optimizer, staleness=2)").replace(
+        "torch.optim.Adagrad(model.parameters(), lr=0.1)", optimizer).replace(
+            "for first", "x, y = x.repeat(8, 1), y.repeat(8)\nfor first")
+    assert optimizer in loop and "staleness" in loop
+    loop += """
+runner.refresh()
+total = sum(parameter.double().sum().item() for parameter in model.parameters())
+stale = runner.staleness()
+print(f"END {total:.9f} {len(stale)} {max(stale)} {runner.sent()['values'] > 0} END")
+"""
+    (tmp_path / "loop.py").write_text(f"size = 8\n{loop}")
+    run = subprocess.run([mpi_launcher(), "-n", "3", sys.executable, "loop.py"], cwd=tmp_path, capture_output=True,
+                         text=True, timeout=PATIENCE)
+    assert run.returncode == 0, run.stderr
+    ends = re.findall(r"END (\S+) (\d+) (\d+) True END", run.stdout)
+    assert len(ends) == 3 and len({total for total, _, _ in ends}) == 1
+    # Of three workers each has done 32 steps, and is two ahead at most.
+    assert all(0 < int(updates) <= 96 and int(stale) <= 2 * 5 for _, updates, stale in ends)
+    losses = [float(loss) for loss in re.findall(r"^(\d+\.\d{6})$", run.stdout, re.MULTILINE)]
+    assert np.mean(losses[-12:]) < 0.7 * np.mean(losses[:12])
+
+
 @pytest.mark.parametrize(("samples", "worker", "wanted"), [
     (list(range(7)), 0, [0, 2, 4]), (list(range(7)), 1, [1, 3, 5]),
     ((list("abcd"), range(4)), 1, (["b", "d"], [1, 3])),
@@ -143,6 +172,10 @@ def test_what_cannot_be_is_refused() -> None:
         lambda: plinth.get_runner(trainer, copies={"tables": "rings"}))
     assert "resources: a worker of a machine is a number from 0 to 0, not 1" in refusal(
         lambda: plinth.get_runner(trainer, resources=[[0, 1]]))
+    assert "search_steps must be an integer from 0 to" in refusal(lambda: plinth.get_runner(trainer, search_steps=-1))
+    assert "staleness must be an integer from 0 to" in refusal(lambda: plinth.get_runner(trainer, staleness=0.5))
+    assert "a trainer's steps are those of dies, which update together; leave out staleness" in refusal(
+        lambda: plinth.get_runner(trainer, staleness=1))
     assert "pieces must be an integer from 1 to 1024, not 0" in refusal(lambda: plinth.partitioner(0).__enter__())
     assert "input must be row numbers from 0 to 11, not 12, which stands at position 1 of sample 0" in refusal(
         lambda: trainer.step([[0, 12, 0, 0]], [0]))
@@ -179,6 +212,10 @@ def test_modules_that_cannot_be_shared_are_refused() -> None:
     with plinth.partitioner(6):
         cut = nn.Embedding(5, 4, sparse=True)
     assert "an embedding of 5 rows cannot be cut in 6 pieces" in refusal(runner(cut))
+    for options in ({"resources": [[0]]}, {"copies": "rings"}, {"search_steps": 3}, {"dense_from": 0.5}):
+        assert f"whoever it shares a machine with; leave out {next(iter(options))}" in refusal(
+            lambda options=options: plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1),
+                                                      staleness=2, **options))
     shared = plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1))
     assert "has rows 0 to 4, not 7, which stands at [1, 0] of what it looks up" in refusal(
         lambda: module(torch.tensor([[0], [7]])))

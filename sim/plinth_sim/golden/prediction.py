@@ -126,7 +126,7 @@ def ends(fills: Words, levels: Levels) -> Ends:
     return low, high
 
 
-class Gathered(NamedTuple):
+class GatheredTiles(NamedTuple):
     """A predicted gather.
 
     Attributes
@@ -156,7 +156,7 @@ class Gathered(NamedTuple):
 
 
 def gathered(way: Way, words: Words, levels: Sequence[Levels], after: After, inside: Any = True,
-             pooled: bool = False) -> Gathered:
+             pooled: bool = False) -> GatheredTiles:
     """Elements ``[T, T', ..]`` sent in a round for each of ``levels``, falling, ``[T, T']`` each; ``pooled`` as of
     :func:`live`."""
     runs = words.reshape(*words.shape[:2], -1)
@@ -176,4 +176,4 @@ def gathered(way: Way, words: Words, levels: Sequence[Levels], after: After, ins
             new = run if there is None else codes.refined(run, old, int(level), there)
             fills[place] = np.where(named, new, old)
     mask_words = len(levels) * levels[0].size * -(-runs.shape[2] // 32)
-    return Gathered(fills.reshape(words.shape), mask, alive, tuple(sent), mask_words)
+    return GatheredTiles(fills.reshape(words.shape), mask, alive, tuple(sent), mask_words)

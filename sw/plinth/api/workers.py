@@ -15,7 +15,8 @@ from plinth.api.arguments import choice, flag, optional
 from plinth.api.objects import network as network_of
 from plinth.errors import UserError
 from plinth.files.forms import described, is_integer
-from plinth.names import AUTO_COPIES, COPY_NAMES
+from plinth.limits import MAXIMUM_BATCH
+from plinth.names import AUTO_COPIES, COPY_NAMES, SERVERS
 from plinth.network.layers import Embedding
 from plinth.network.network import Network
 from plinth.sharding import MAXIMUM_PIECES
@@ -23,6 +24,7 @@ from plinth.update.kinds import KINDS
 
 if TYPE_CHECKING:
     from plinth.workers.network_trainer import Trainer
+    from plinth.workers.torch_asynchronous import AsynchronousRunner
     from plinth.workers.torch_runner import TorchRunner
 
 Samples = TypeVar("Samples")
@@ -149,7 +151,8 @@ def trainer(network: str | Path | Network, *, update: str = "sgd", seed: int = 0
 
 def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
                copies: str | Mapping[str, str] = AUTO_COPIES, local_aggregation: bool = True, average: bool = True,
-               dense_from: float | None = None) -> Trainer | TorchRunner:
+               dense_from: float | None = None, search_steps: int = 0, staleness: int = 0
+               ) -> Trainer | TorchRunner | AsynchronousRunner:
     """Keep the copies of a model's variables equal on all workers that ``mpiexec`` has started. Collective.
 
     Parameters
@@ -169,10 +172,16 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
         Gradients of a module are means over workers; else sums.
     dense_from : float or None
         Share of touched rows from which a table is taken for dense; None: never.
+    search_steps : int
+        Of a module: the number of pieces of tables that ``partitioner()`` has cut is searched for at the beginning,
+        with so many steps for each number that is tried (Parallax section 3.2); 0: one piece a machine.
+    staleness : int
+        Of a module: how many steps a worker may be ahead of another one, while servers apply each worker's update as
+        it comes; 0: all update together.
 
     Returns
     -------
-    Trainer or TorchRunner
+    Trainer, TorchRunner or AsynchronousRunner
         Its ``step`` takes the place of the loop's own: of a module that of ``optimizer.step()``.
 
     Raises
@@ -181,10 +190,13 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
         If an argument is not what it may be, a module uses an embedding as none can that is shared, or workers are not
         alike.
     """
+    from plinth.runtime.mpi_messages import MpiMessages
     from plinth.workers.group import host_name, joined
     from plinth.workers.machines import machines_of
     from plinth.workers.network_trainer import Trainer
-    from plinth.workers.torch_runner import TorchRunner, is_module
+    from plinth.workers.torch_asynchronous import AsynchronousRunner
+    from plinth.workers.torch_module import is_module
+    from plinth.workers.torch_runner import TorchRunner
 
     local, mean = flag("local_aggregation", local_aggregation), flag("average", average)
     share = optional(_share, "dense_from", dense_from)
@@ -192,6 +204,12 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
         choice("copies", copies, COPY_NAMES)
     if not isinstance(model, Trainer) and not is_module(model):
         raise UserError(f"model must be a trainer of plinth.trainer, or a module of PyTorch, not {described(model)}")
+    if not is_integer(search_steps, 0, MAXIMUM_BATCH):
+        raise UserError(f"search_steps must be an integer from 0 to {MAXIMUM_BATCH}, not {described(search_steps)}")
+    if not is_integer(staleness, 0, MAXIMUM_BATCH):
+        raise UserError(f"staleness must be an integer from 0 to {MAXIMUM_BATCH}, not {described(staleness)}")
+    if staleness:
+        _check_own_pace(model, resources, copies, search_steps, share)
     workers = joined()
     machines = machines_of(resources, workers.size, workers.told(host_name()), local=local)
     if isinstance(model, Trainer):
@@ -201,7 +219,24 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
         return model
     if optimizer is None:
         raise UserError("a module needs the optimizer that its loop updates with; give optimizer")
-    return TorchRunner(model, optimizer, workers, machines, pieces=_CUT, ways=copies, average=mean, dense_from=share)
+    if staleness and isinstance(workers, MpiMessages):
+        return AsynchronousRunner(model, optimizer, workers, staleness, average=mean)
+    return TorchRunner(model, optimizer, workers, machines, pieces=_CUT, ways=copies, average=mean, dense_from=share,
+                       search_steps=search_steps)
+
+
+def _check_own_pace(model: Any, resources: Any, copies: Any, search_steps: int, dense_from: float | None) -> None:
+    """Refuse what workers that do not wait for each other cannot have."""
+    from plinth.workers.torch_module import is_module
+
+    if not is_module(model):
+        raise UserError("a trainer's steps are those of dies, which update together; leave out staleness, or train a "
+                        "module of PyTorch")
+    others = {"resources": resources is not None, "copies": copies not in (AUTO_COPIES, SERVERS),
+              "search_steps": search_steps > 0, "dense_from": dense_from is not None}
+    for name in (name for name, given in others.items() if given):
+        raise UserError(f"with staleness each worker serves its share of all rows, whoever it shares a machine with; "
+                        f"leave out {name}")
 
 
 def _share(name: str, value: Any) -> float:

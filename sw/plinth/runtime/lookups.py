@@ -23,7 +23,7 @@ def _works(operation: RowPull | RowPush | RowSums, die: int) -> Iterator[LookupC
         yield cast("LookupCopy", task.work)
 
 
-class _Counts:
+class _RowCounts:
     """The counts of rows that lie in a die's memory."""
 
     def __init__(self, memory: Memory, layer: str, die: int, dies: int) -> None:
@@ -36,11 +36,11 @@ class _Counts:
         return int(self._words[row, other])
 
 
-class _Part(NamedTuple):
+class _ListPart(NamedTuple):
     """Rows on their way from one die to another, or to itself: views of either side that this process has."""
 
     work: LookupCopy
-    counts: _Counts
+    counts: _RowCounts
     source: Floats | None
     target: Floats | None
     listed: NDArray[np.uint32] | None
@@ -72,7 +72,7 @@ class ArrivingRows(NamedTuple):
     """Rows that come from another process, and where they go."""
 
     incoming: Incoming
-    parts: list[_Part]
+    parts: list[_ListPart]
 
     @property
     def places(self) -> list[tuple[int, int, Floats]]:
@@ -98,8 +98,8 @@ class LookupMoves:
 
     def __init__(self, operation: RowPull | RowPush, memories: Mapping[int, Memory], ranks: Sequence[int], ends: Ends,
                  tag: int) -> None:
-        going: dict[int, list[_Part]] = defaultdict(list)
-        coming: dict[int, list[_Part]] = defaultdict(list)
+        going: dict[int, list[_ListPart]] = defaultdict(list)
+        coming: dict[int, list[_ListPart]] = defaultdict(list)
         self.kernels: list[Kernel] = []
         for die, rank in enumerate(ranks):
             for work in _works(operation, die):
@@ -112,7 +112,7 @@ class LookupMoves:
                 target = memories[other].view(work.target) if other in memories else None
                 index = None if work.index is None or source is None else memories[die].view(work.index)[0].view(
                     np.uint32)
-                part = _Part(work, _Counts(here, work.layer, known, len(ranks)), source, target, index)
+                part = _ListPart(work, _RowCounts(here, work.layer, known, len(ranks)), source, target, index)
                 if source is None:
                     coming[rank].append(part)
                 elif target is None:
@@ -125,7 +125,7 @@ class LookupMoves:
                          for rank, parts in sorted(coming.items())]
 
 
-def _copying(part: _Part) -> Kernel:
+def _copying(part: _ListPart) -> Kernel:
     def run() -> None:
         assert part.target is not None
         part.give(part.target[:part.rows()])
@@ -133,7 +133,7 @@ def _copying(part: _Part) -> Kernel:
     return run
 
 
-def _sending(parts: Sequence[_Part], message: Any) -> Kernel:
+def _sending(parts: Sequence[_ListPart], message: Any) -> Kernel:
     def run() -> None:
         first = 0
         for part in parts:
@@ -150,13 +150,13 @@ def sums_kernels(operation: RowSums, memory: Memory, die: int, dies: int) -> Ite
     """The kernels that add what each worker has sent to the gradient of a die's rows, in the order of workers."""
     for work in _works(operation, die):
         assert work.index is not None
-        counts = _Counts(memory, work.layer, die, dies)
+        counts = _RowCounts(memory, work.layer, die, dies)
         source, target, index = (memory.view(work.source), memory.view(work.target),
                                  memory.view(work.index)[0].view(np.uint32))
         yield _adding(work, counts, source, target, index)
 
 
-def _adding(work: LookupCopy, counts: _Counts, source: Floats, target: Floats, index: NDArray[np.uint32]) -> Kernel:
+def _adding(work: LookupCopy, counts: _RowCounts, source: Floats, target: Floats, index: NDArray[np.uint32]) -> Kernel:
     def run() -> None:
         rows = counts.of(work)
         # Each row is there once.

@@ -107,6 +107,14 @@ class MpiMessages:
         self._received: list[_Received] = []
         self._sent: list[_Sent] = []
 
+    def another(self) -> MpiMessages:
+        """The same ranks, with messages of their own. Collective."""
+        return MpiMessages(self._transport, library=self._library, patience_seconds=self._patience)
+
+    def duplicate(self) -> Any:
+        """A communicator of the same ranks, for messages of somebody else. Collective."""
+        return self._communicator.Dup()
+
     def incoming(self, rank: int, tag: int, words: int, place: Floats | None = None) -> _Received:
         """The end of a message from a rank; of those of a tag they come in their order. ``place``: where its words
         come, at any time of a step; else they come to a place of their own."""

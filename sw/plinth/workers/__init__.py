@@ -10,6 +10,9 @@ gradients go round a ring of all workers, rows of sparse ones to the servers tha
     channel     rows from servers to clients, and their gradients back
     tables      a table over channels, or gathered by all
     sums        dense gradients, fused into one message of a ring
-    torch       a module of PyTorch
-    network     a network of this project
+    runner      all of these in the order of a step
+    network_trainer     a network of this project
+    torch_module        a module of PyTorch: its tables and dense parameters
+    torch_runner        and its steps, together with others
+    clocks, asynchronous, torch_asynchronous    steps at each worker's own pace, within a bound
 """

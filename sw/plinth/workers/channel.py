@@ -24,7 +24,7 @@ Lookup = Callable[[Rows], Floats]
 
 
 @dataclass
-class Sent:
+class SentWords:
     """What a worker has sent other workers.
 
     Attributes
@@ -83,12 +83,12 @@ class RowChannel:
         Rows of the table, and words of each.
     tag : int
         The first of three a piece.
-    sent : mapping of int to Sent
+    sent : mapping of int to SentWords
         Counts what this worker sends each other one.
     """
 
     def __init__(self, ends: Ends, own: int, clients: Sequence[int], servers: Sequence[int], shape: tuple[int, int],
-                 tag: int, sent: Mapping[int, Sent]) -> None:
+                 tag: int, sent: Mapping[int, SentWords]) -> None:
         self.own, self.clients, self.servers, (self.rows, self.width) = own, list(clients), list(servers), shape
         self._sent = sent
         self._client: dict[int, _ClientSide] = {}

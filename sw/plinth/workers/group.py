@@ -33,6 +33,10 @@ class Group(Workers, Protocol):
         """The numbers of all workers, one's behind those of the one before, ``counts`` of each. Collective."""
         ...
 
+    def another(self) -> Group:
+        """The same workers, with other messages in place of these. Collective."""
+        ...
+
 
 class Single(Alone):
     """The workers of a program that nobody has started beside others: itself."""
@@ -52,6 +56,10 @@ class Single(Alone):
         while not done():
             pass
 
+    def another(self) -> Single:
+        """Itself: it sends nothing."""
+        return self
+
 
 class _Leaving:
     """How this program leaves the others: in order, unless an exception ends it."""
@@ -59,6 +67,8 @@ class _Leaving:
     def __init__(self, transport: MpiTransport) -> None:
         self._transport = transport
         self._error: BaseException | None = None
+        #: What is to be called first, with whether an exception ends the program.
+        self.first: list[Callable[[bool], object]] = []
         self._before = sys.excepthook
         sys.excepthook = self._failed
         atexit.register(self._leave)
@@ -68,8 +78,23 @@ class _Leaving:
         self._before(kind, error, traceback)
 
     def _leave(self) -> None:
+        for call in self.first:
+            try:
+                call(self._error is not None)
+            except Exception as failure:
+                sys.excepthook(type(failure), failure, failure.__traceback__)
         error = self._error
         self._transport.__exit__(None if error is None else type(error), error, None)
+
+
+#: Once this program is joined to others, how it leaves them.
+_LEAVING: list[_Leaving] = []
+
+
+def before_leaving(call: Callable[[bool], object]) -> None:
+    """Have something called when the program ends, before the others are told; whether an exception ends it is what it
+    is told. For programs that are joined to others."""
+    _LEAVING[0].first.append(call)
 
 
 @cache
@@ -84,7 +109,7 @@ def _transport() -> MpiTransport | None:
     told_by_all(ranks, None)
     transport = MpiTransport(ranks.communicator, [(rank,) for rank in range(ranks.size)], nap_seconds=IDLE_SECONDS)
     transport.__enter__()
-    _Leaving(transport)
+    _LEAVING.append(_Leaving(transport))
     return transport
 
 

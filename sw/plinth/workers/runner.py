@@ -10,11 +10,11 @@ import numpy as np
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
 from plinth.runtime.memory import Floats
-from plinth.workers.channel import Lookup, Rows, Sent
+from plinth.workers.channel import Lookup, Rows, SentWords
 from plinth.workers.costs import VariableLoad, best_way
 from plinth.workers.machines import Machines
 from plinth.workers.sums import DenseSum, fused
-from plinth.workers.tables import GatheredTable, RingTable, ServedTable, Table, Workers
+from plinth.workers.tables import GatheredTable, RingTable, ServedTable, SharedTable, Workers
 
 #: The first tag of tables; those before are of the message of dense gradients, one a worker.
 TABLE_TAGS = 1 << 10
@@ -40,7 +40,7 @@ class TableSettings:
     touched: float | None = None
 
 
-class Traffic:
+class SentTraffic:
     """The words that a worker has sent: to other machines, which Table 3 counts, and on its own one.
 
     Parameters
@@ -50,7 +50,7 @@ class Traffic:
     """
 
     def __init__(self, workers: Workers, machines: Machines) -> None:
-        self.network, self.machine = Sent(), Sent()
+        self.network, self.machine = SentWords(), SentWords()
         own = machines.machine_of[workers.own]
         #: By the worker that gets them.
         self.to = {other: self.machine if machines.machine_of[other] == own else self.network
@@ -91,7 +91,7 @@ def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Map
     return chosen
 
 
-class Exchange:
+class SynchronousExchange:
     """Moves what all variables of a model need, step by step.
 
     Parameters
@@ -111,11 +111,11 @@ class Exchange:
                  ways: Mapping[str, str], lookups: Mapping[str, Lookup]) -> None:
         self.workers, self.machines, words = workers, machines, sum(dense)
         #: Of dense gradients, and of each table.
-        self.dense_traffic = Traffic(workers, machines)
-        self.traffic = {settings.name: Traffic(workers, machines) for settings in tables}
+        self.dense_traffic = SentTraffic(workers, machines)
+        self.traffic = {settings.name: SentTraffic(workers, machines) for settings in tables}
         self._order = [worker for machine in machines.members for worker in machine]
         self._dense = DenseSum(workers, workers.own, self._order, words, 0, self.dense_traffic.to) if words else None
-        self.tables: dict[str, Table] = {}
+        self.tables: dict[str, SharedTable] = {}
         next_server, tag = 0, TABLE_TAGS
         for settings in tables:
             servers = [machines.chiefs[(next_server + piece) % len(machines.chiefs)]
@@ -126,7 +126,8 @@ class Exchange:
             tag += max(3 * (settings.pieces + 1), workers.size)
         self._begun = False
 
-    def _table(self, settings: TableSettings, way: str, lookup: Lookup, servers: Sequence[int], tag: int) -> Table:
+    def _table(self, settings: TableSettings, way: str, lookup: Lookup, servers: Sequence[int], tag: int
+               ) -> SharedTable:
         sent = self.traffic[settings.name].to
         if way == SERVERS:
             return ServedTable(settings.name, settings.shape, sent, self.workers, self.machines, lookup, servers, tag)
@@ -161,7 +162,7 @@ class Exchange:
         Raises
         ------
         UserError
-            As :meth:`Table.pull` and :meth:`Workers.wait`.
+            As :meth:`SharedTable.pull` and :meth:`Workers.wait`.
         """
         self._begin()
         table = self.tables[name]
@@ -185,7 +186,7 @@ class Exchange:
         Raises
         ------
         UserError
-            If a gradient is not finite, as :meth:`Table.push`, or as :meth:`Workers.wait`.
+            If a gradient is not finite, as :meth:`SharedTable.push`, or as :meth:`Workers.wait`.
         """
         self._begin()
         odd = next((f"the gradient of table {name!r}" for name, (_, values) in tables.items()

@@ -12,7 +12,7 @@ from plinth.runtime.memory import Floats
 from plinth.runtime.rings import Ends, Incoming, MemberRows, OwnerChunks, RingPasses
 from plinth.sharding import CHUNK_WORDS
 from plinth.step.tasks import Phase
-from plinth.workers.channel import Sent
+from plinth.workers.channel import SentWords
 
 
 class DenseSum:
@@ -29,7 +29,7 @@ class DenseSum:
     words : int
     tag : int
         The first of as many as there are workers.
-    sent : mapping of int to Sent
+    sent : mapping of int to SentWords
         Counts what this worker sends each other one.
 
     Attributes
@@ -38,12 +38,12 @@ class DenseSum:
         What this worker adds, to be written before :meth:`begin`; and the sum, behind it.
     """
 
-    def __init__(self, ends: Ends, own: int, order: Sequence[int], words: int, tag: int, sent: Mapping[int, Sent]
+    def __init__(self, ends: Ends, own: int, order: Sequence[int], words: int, tag: int, sent: Mapping[int, SentWords]
                  ) -> None:
         self.own, self.total = np.zeros(words, np.float32), np.zeros(words, np.float32)
         self._size, self._number = len(order), order.index(own)
         behind = order[(self._number + 1) % self._size]
-        self._sent = sent[behind] if behind != own else Sent()
+        self._sent = sent[behind] if behind != own else SentWords()
         # About as many chunks as workers.
         self._chunks = OwnerChunks(words, max(CHUNK_WORDS, -(-words // self._size)), self._size)
         rows = [MemberRows(self.own, self.total) if worker == own else None for worker in order]

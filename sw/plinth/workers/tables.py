@@ -15,7 +15,7 @@ from plinth.errors import UserError
 from plinth.names import GATHERED_ROWS, RINGS, SERVERS
 from plinth.runtime.memory import Floats
 from plinth.runtime.rings import Ends, Incoming, Outgoing
-from plinth.workers.channel import Lookup, RowChannel, Rows, Sent, summed
+from plinth.workers.channel import Lookup, RowChannel, Rows, SentWords, summed
 from plinth.workers.machines import Machines
 from plinth.workers.sums import DenseSum
 
@@ -41,7 +41,7 @@ class Workers(Ends, Protocol):
         ...
 
 
-class Table(ABC):
+class SharedTable(ABC):
     """A table that workers share.
 
     Parameters
@@ -49,7 +49,7 @@ class Table(ABC):
     name : str
     shape : (int, int)
         Rows, and words of each.
-    sent : mapping of int to Sent
+    sent : mapping of int to SentWords
         Counts what this worker sends each other one.
     """
 
@@ -57,7 +57,7 @@ class Table(ABC):
     #: Whether each worker has, and updates, all rows.
     replicated = True
 
-    def __init__(self, name: str, shape: tuple[int, int], sent: Mapping[int, Sent]) -> None:
+    def __init__(self, name: str, shape: tuple[int, int], sent: Mapping[int, SentWords]) -> None:
         self.name, self.shape, self.sent = name, shape, sent
         self._pulled: Rows | None = None
 
@@ -124,7 +124,7 @@ class Table(ABC):
         return np.arange(self.shape[0])
 
 
-class ServedTable(Table):
+class ServedTable(SharedTable):
     """A table whose rows servers own, cut in pieces.
 
     Parameters
@@ -140,7 +140,7 @@ class ServedTable(Table):
     way = SERVERS
     replicated = False
 
-    def __init__(self, name: str, shape: tuple[int, int], sent: Mapping[int, Sent], workers: Workers,
+    def __init__(self, name: str, shape: tuple[int, int], sent: Mapping[int, SentWords], workers: Workers,
                  machines: Machines, lookup: Lookup, servers: Sequence[int], tag: int) -> None:
         super().__init__(name, shape, sent)
         self._lookup, own = lookup, workers.own
@@ -226,7 +226,7 @@ class ServedTable(Table):
         return self._outer.numbers() if self._outer.serves else np.zeros(0, np.int64)
 
 
-class ReplicatedTable(Table):
+class ReplicatedTable(SharedTable):
     """A table of which each worker has all rows."""
 
     def serve(self) -> None:
@@ -238,7 +238,8 @@ class GatheredTable(ReplicatedTable):
 
     way = GATHERED_ROWS
 
-    def __init__(self, name: str, shape: tuple[int, int], sent: Mapping[int, Sent], workers: Workers, tag: int) -> None:
+    def __init__(self, name: str, shape: tuple[int, int], sent: Mapping[int, SentWords], workers: Workers, tag: int
+                 ) -> None:
         super().__init__(name, shape, sent)
         self._workers = workers
         rows, width = shape
@@ -286,7 +287,7 @@ class RingTable(ReplicatedTable):
 
     way = RINGS
 
-    def __init__(self, name: str, shape: tuple[int, int], sent: Mapping[int, Sent], workers: Workers,
+    def __init__(self, name: str, shape: tuple[int, int], sent: Mapping[int, SentWords], workers: Workers,
                  order: Sequence[int], tag: int) -> None:
         super().__init__(name, shape, sent)
         self._sum = DenseSum(workers, workers.own, order, shape[0] * shape[1], tag, sent)

@@ -13,7 +13,7 @@ from plinth.names import AUTO_COPIES, GATHERED_ROWS, RINGS, SERVERS
 from plinth.workers.costs import VariableLoad, best_way, machine_words, model_alpha, owner_words
 from plinth.workers.group import Single
 from plinth.workers.machines import Machines
-from plinth.workers.runner import Exchange, TableSettings, ways_of
+from plinth.workers.runner import SynchronousExchange, TableSettings, ways_of
 
 ROWS, WIDTH, STEPS, RATE = 23, 4, 3, np.float32(0.1)
 MACHINES = [((0,),), ((0,), (1,)), ((0,), (1,), (2,), (3,)), ((0, 1), (2, 3)), ((0, 3, 1), (2, 4)), ((1, 2), (0,))]
@@ -56,8 +56,8 @@ def train(machines: Machines, way: str, pieces: int, tables: list[Any]) -> list[
     sent."""
     def work(workers: Any) -> Any:
         table = first_table()
-        exchange = Exchange(workers, machines, [TableSettings("t", (ROWS, WIDTH), pieces)], [7, 15], {"t": way},
-                            {"t": lambda rows: table[rows]})
+        exchange = SynchronousExchange(workers, machines, [TableSettings("t", (ROWS, WIDTH), pieces)], [7, 15],
+                                       {"t": way}, {"t": lambda rows: table[rows]})
         sums = []
         for step in range(STEPS):
             rows, gradients = touched(workers.own, step)
@@ -129,8 +129,8 @@ def test_words_are_those_of_the_formulas(members: Any, local: bool, way: str) ->
 
     def work(workers: Any) -> Any:
         table = np.zeros((rows, width), np.float32)
-        exchange = Exchange(workers, machines, [TableSettings("t", (rows, width), len(members))], [], {"t": way},
-                            {"t": lambda numbers: table[numbers]})
+        exchange = SynchronousExchange(workers, machines, [TableSettings("t", (rows, width), len(members))], [],
+                                       {"t": way}, {"t": lambda numbers: table[numbers]})
         exchange.pull("t", np.arange(rows))
         exchange.aggregate([], {"t": (np.arange(rows), table)})
         return exchange.sent()["values"]
@@ -177,9 +177,9 @@ def test_tables_may_come_in_another_order_to_each_worker() -> None:
 
     def work(workers: Any) -> Any:
         tables = {name: first_table() for name in ("t", "other")}
-        exchange = Exchange(workers, machines, [TableSettings(name, (ROWS, WIDTH), 3) for name in tables], [],
-                            dict.fromkeys(tables, SERVERS), {
-                                name: (lambda rows, name=name: tables[name][rows]) for name in tables})
+        settings = [TableSettings(name, (ROWS, WIDTH), 3) for name in tables]
+        exchange = SynchronousExchange(workers, machines, settings, [], dict.fromkeys(tables, SERVERS), {
+            name: (lambda rows, name=name: tables[name][rows]) for name in tables})
         for step in range(5):
             gradients = {}
             for name in list(tables)[::(-1) ** (step + workers.own)]:
@@ -191,9 +191,9 @@ def test_tables_may_come_in_another_order_to_each_worker() -> None:
     assert in_threads(3, work) == [5 * 2 * 3 * 2] * 3
 
 
-def refused(act: Callable[[Exchange], object]) -> str:
-    exchange = Exchange(Single(), Machines(((0,),)), [TableSettings("t", (ROWS, WIDTH), 2)], [3], {"t": SERVERS},
-                        {"t": lambda rows: np.zeros((len(rows), WIDTH), np.float32)})
+def refused(act: Callable[[SynchronousExchange], object]) -> str:
+    exchange = SynchronousExchange(Single(), Machines(((0,),)), [TableSettings("t", (ROWS, WIDTH), 2)], [3],
+                                   {"t": SERVERS}, {"t": lambda rows: np.zeros((len(rows), WIDTH), np.float32)})
     with pytest.raises(UserError) as error:
         act(exchange)
     assert "\n" not in str(error.value)
@@ -204,11 +204,11 @@ def test_what_cannot_be_is_refused() -> None:
     rows, zeros, nan = np.array([1, 3]), np.zeros((2, WIDTH), np.float32), np.full((2, WIDTH), np.nan, np.float32)
     one = [np.zeros(3, np.float32)]
 
-    def twice(exchange: Exchange) -> None:
+    def twice(exchange: SynchronousExchange) -> None:
         exchange.pull("t", rows)
         exchange.pull("t", rows)
 
-    def other(exchange: Exchange) -> None:
+    def other(exchange: SynchronousExchange) -> None:
         exchange.pull("t", rows)
         exchange.aggregate(one, {"t": (rows + 1, zeros)})
 

@@ -126,7 +126,7 @@ def chosen(layer: MeasuredConvolution, lines: bool) -> Chosen:
 
 
 def _code(layer: MeasuredConvolution, elements: Array, lines: bool, levels: list[Levels], pooled: bool = True
-          ) -> prediction.Gathered:
+          ) -> prediction.GatheredTiles:
     return prediction.gathered(layer.way(lines), elements.view(np.uint32), levels, layer.after, layer.inside,
                                pooled and layer.pooled)
 

@@ -1,0 +1,217 @@
+"""A PyTorch module as workers see it: tables, which are its embeddings made with ``sparse=True``, and dense parameters.
+
+Autograd gives gradients of tables as row numbers and values. A hook before each table tells which rows are looked up,
+so that whoever shares them can fetch them first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from plinth.errors import UserError, quoted
+from plinth.runtime.memory import Floats
+from plinth.workers.channel import Rows
+from plinth.workers.group import Group
+from plinth.workers.runner import TableSettings
+
+#: What fetches rows of a table before they are looked up; None: those that the module has are right.
+Fetch = Callable[[str, Rows], Floats | None]
+
+
+def tables_of(module: Any, pieces: Mapping[int, int | None], machines: int
+              ) -> tuple[dict[str, Any], list[TableSettings]]:
+    """The sparse embeddings of a module by the names of their weights, and what they are as tables.
+
+    Parameters
+    ----------
+    pieces : mapping of int to int or None
+        By the identity of embeddings that a partitioner has cut, in how many pieces; None: one a machine.
+
+    Raises
+    ------
+    UserError
+        If the embedding is used as none can be that is shared.
+    """
+    import torch
+
+    embeddings: dict[str, Any] = {}
+    for name, part in module.named_modules():
+        if isinstance(part, torch.nn.EmbeddingBag) and part.sparse:
+            raise UserError(f"embedding bag {quoted(name)} is sparse, and gives no rows by number that could be "
+                            "looked up; use an Embedding and a sum, or sparse=False")
+        if not isinstance(part, torch.nn.Embedding) or not part.sparse:
+            continue
+        if part.max_norm is not None:
+            raise UserError(f"embedding {quoted(name)} has max_norm, which changes rows outside of any step; leave it "
+                            "out, or give sparse=False")
+        if part.scale_grad_by_freq:
+            raise UserError(f"embedding {quoted(name)} has scale_grad_by_freq, which weighs rows by one worker's "
+                            "samples; leave it out, or give sparse=False")
+        if part.weight.dtype != torch.float32 or part.weight.device.type != "cpu":
+            raise UserError(f"embedding {quoted(name)} is {part.weight.dtype} on {part.weight.device}; workers share "
+                            "float32 on the CPU")
+        embeddings[f"{name}.weight" if name else "weight"] = part
+    owners: dict[int, str] = {}
+    for name, part in embeddings.items():
+        if id(part.weight) in owners:
+            raise UserError(f"embeddings {owners[id(part.weight)]!r} and {name!r} have one weight; give each its own, "
+                            "or sparse=False")
+        owners[id(part.weight)] = name
+    for name, part in module.named_modules():
+        for own, parameter in part.named_parameters(recurse=False):
+            whole = f"{name}.{own}" if name else own
+            if id(parameter) in owners and whole not in embeddings:
+                raise UserError(f"weight {whole!r} is that of sparse embedding {owners[id(parameter)]!r} too, whose "
+                                "gradient is not rows alone then; give it one of its own, or sparse=False")
+    settings = [TableSettings(name, (part.num_embeddings, part.embedding_dim),
+                              _pieces(pieces, part, machines)) for name, part in embeddings.items()]
+    return embeddings, settings
+
+
+def _pieces(pieces: Mapping[int, int | None], part: Any, machines: int) -> int:
+    if id(part) not in pieces:
+        return 1
+    asked = pieces[id(part)]
+    count = min(machines, part.num_embeddings) if asked is None else asked
+    if count > part.num_embeddings:
+        raise UserError(f"an embedding of {part.num_embeddings} rows cannot be cut in {count} pieces; give at most as "
+                        "many pieces as rows")
+    return count
+
+
+class ModuleVariables:
+    """The variables of a module.
+
+    Parameters
+    ----------
+    module : torch.nn.Module
+    pieces : mapping of int to int or None
+        As of :func:`tables_of`.
+    machines : int
+
+    Attributes
+    ----------
+    embeddings : dict of str to torch.nn.Embedding
+        Tables, by the names of their weights.
+    tables : list of TableSettings
+        What they are as tables.
+    dense : list of (str, torch.nn.Parameter)
+        Other parameters that are trained.
+
+    Raises
+    ------
+    UserError
+        As :func:`tables_of`; if a dense parameter is not float32 on the CPU.
+    """
+
+    def __init__(self, module: Any, pieces: Mapping[int, int | None], machines: int) -> None:
+        self._module = module
+        self.embeddings, self.tables = tables_of(module, pieces, machines)
+        weights = {id(part.weight) for part in self.embeddings.values()}
+        self.dense = [(name, parameter) for name, parameter in module.named_parameters()
+                      if id(parameter) not in weights and parameter.requires_grad]
+        for name, parameter in self.dense:
+            if str(parameter.dtype) != "torch.float32" or parameter.device.type != "cpu":
+                raise UserError(f"parameter {name!r} is {parameter.dtype} on {parameter.device}; workers share float32 "
+                                "on the CPU")
+        self._looked_up: dict[str, Rows] = {}
+
+    def values(self, name: str) -> Floats:
+        """The values of a table ``[rows, width]``, which are the module's own."""
+        values: Floats = self.embeddings[name].weight.detach().numpy()
+        return values
+
+    def rows(self, name: str, rows: Rows) -> Floats:
+        """The values of rows of a table."""
+        values: Floats = self.values(name)[rows]
+        return values
+
+    def copy_first(self, workers: Group) -> None:
+        """All workers begin with the first one's values. Collective."""
+        import torch
+
+        if workers.size == 1:
+            return
+        own = [parameter.detach().numpy() for _, parameter in self._module.named_parameters()]
+        total = sum(part.size for part in own)
+        flat = np.concatenate([part.reshape(-1) for part in own]) if workers.own == 0 else np.empty(0, np.float32)
+        first = workers.gathered(flat, [total, *[0] * (workers.size - 1)])
+        with torch.no_grad():
+            for part in own:
+                part.reshape(-1)[:], first = first[:part.size], first[part.size:]
+
+    def hook(self, fetch: Fetch) -> None:
+        """Fetch rows before they are looked up, when the module trains.
+
+        Each look-up raises UserError if a row number is none of its table.
+        """
+        for name, part in self.embeddings.items():
+            part.register_forward_pre_hook(self._hook(name, fetch))
+
+    def _hook(self, name: str, fetch: Fetch) -> Any:
+        def pull(part: Any, arguments: tuple[Any, ...]) -> None:
+            import torch
+
+            if not (part.training and torch.is_grad_enabled()):
+                return
+            numbers = arguments[0].detach().numpy()
+            rows = np.unique(numbers)
+            if len(rows) and not 0 <= rows[0] <= rows[-1] < part.num_embeddings:
+                where = np.argwhere((numbers < 0) | (numbers >= part.num_embeddings))[0].tolist()
+                raise UserError(f"embedding {name!r} has rows 0 to {part.num_embeddings - 1}, not "
+                                f"{numbers[tuple(where)]}, which stands at {where} of what it looks up")
+            values = fetch(name, rows)
+            self._looked_up[name] = rows
+            if values is not None:
+                self.values(name)[rows] = values
+
+        return pull
+
+    def dense_gradients(self, factor: np.float32) -> dict[str, Floats]:
+        """Gradients of dense parameters times a factor: 0 of those that have none."""
+        return {name: np.zeros(tuple(parameter.shape), np.float32) if parameter.grad is None else
+                parameter.grad.detach().numpy() * factor for name, parameter in self.dense}
+
+    def row_gradients(self, factor: np.float32) -> dict[str, tuple[Rows, Floats]]:
+        """The rows of each table that this worker has looked up in the step that ends, and their gradients times a
+        factor: 0 of rows that have none.
+
+        Raises
+        ------
+        UserError
+            If there are gradients of other rows.
+        """
+        return {name: self._rows_of(name, part, factor) for name, part in self.embeddings.items()}
+
+    def _rows_of(self, name: str, part: Any, factor: np.float32) -> tuple[Rows, Floats]:
+        rows, width = self._looked_up.pop(name, np.zeros(0, np.int64)), part.embedding_dim
+        gradients = np.zeros((len(rows), width), np.float32)
+        if part.weight.grad is not None:
+            gradient = part.weight.grad.coalesce()
+            numbers = gradient.indices()[0].numpy()
+            places = np.searchsorted(rows, numbers)
+            if len(numbers) and (places.max(initial=0) >= len(rows) or not np.array_equal(rows[places], numbers)):
+                raise UserError(f"embedding {name!r} has gradients of rows that the step has not looked up; zero "
+                                "gradients between steps")
+            gradients[places] = gradient.values().numpy() * factor
+        return rows, gradients
+
+
+def sparse_gradient(like: Any, rows: Rows, values: Floats) -> Any:
+    """The gradient of rows of a table, ascending, each once, as PyTorch has it; None of no rows."""
+    import torch
+
+    return torch.sparse_coo_tensor(torch.from_numpy(rows[None].copy()), torch.from_numpy(values.copy()),
+                                   tuple(like.shape), is_coalesced=True, check_invariants=False) if len(rows) else None
+
+
+def is_module(model: Any) -> bool:
+    """Whether something is a module of PyTorch, which is not loaded for it."""
+    import sys
+
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
+
