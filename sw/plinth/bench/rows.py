@@ -33,6 +33,7 @@ from plinth.bench import (
     sparse_dies,
     sparse_ranks,
     steps,
+    tables,
     winograd,
     workers,
 )
@@ -233,4 +234,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
     **hypergraph.BENCHES, **pruned.BENCHES, **sparse.BENCHES, **sparse_dies.BENCHES, **sparse_ranks.BENCHES,
+    **tables.BENCHES,
 }

@@ -29,7 +29,10 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "skip_bits_f23_forward", "skip_bits_f23_backward", "skip_bits_f43_forward", "skip_bits_f43_backward",
                "hypergraph_volume_ratio_worst", "hypergraph_volume_ratio_gmean", "hypergraph_messages_ratio_worst",
                "partition_seconds_4096", "hypergraph_small_p_ratio", "hypergraph_pruned_gmean", "sparse_kernel_ratio",
-               "sparse_words_on_dies", "sparse_die_utilisation", "sparse_inference_scaling", "sparse_sgd_scaling")
+               "sparse_words_on_dies", "sparse_die_utilisation", "sparse_inference_scaling", "sparse_sgd_scaling",
+               "sparse_words_over_formula", "fullest_owner", "ps_ar_crossover_error", "partition_search_gap",
+               "staleness_gain", "hybrid_times", "hybrid_on_dies",
+               "api_lines")
 #: Rows of `plinth accuracy`; `plinth.bench.accuracy` has them.
 ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.

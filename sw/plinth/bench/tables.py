@@ -1,0 +1,451 @@
+"""Rows about tables whose rows move one by one: words on ranks and dies, step times of a language model, and the loop
+that users change."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from difflib import ndiff
+from itertools import islice
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.api.planning import plan as plan_of
+from plinth.api.training import train
+from plinth.array.array import ring
+from plinth.bench.language_model import (
+    ALL_REDUCE,
+    GATHERED,
+    HYBRID,
+    SERVERS_ONLY,
+    WAYS,
+    LanguageModel,
+    ModelSizes,
+    batches,
+    first_values,
+    gradients_of,
+)
+from plinth.bench.row import BenchRow
+from plinth.errors import UserError
+from plinth.names import GATHERED_ROWS, RINGS, SERVERS
+from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy, Tanh
+from plinth.network.network import Network
+from plinth.output import json_text
+from plinth.partition.pieces import fitted, search, searched
+from plinth.runtime.launcher import printed
+from plinth.train.datasets import labelled
+from plinth.workers.channel import Rows
+from plinth.workers.clocks import Loop, VirtualRun, virtual_run
+from plinth.workers.costs import VariableLoad, machine_words
+from plinth.workers.group import Group, joined
+from plinth.workers.machines import Machines
+from plinth.workers.runner import SynchronousExchange, TableSettings
+from plinth_hw.installation import checkout
+
+#: The text, and its distinct words.
+TEXT, WORDS = "asv", 12_471
+#: Ranks; steps whose words are counted; turns of steps that are timed, and steps of each.
+RANKS, COUNTED, TURNS, TIMED = (2, 4), 40, 9, 12
+#: Workers among whom the fullest owner is looked for, their batches, and the steps.
+OWNERS, OWNER_STEPS = (4, 8), 100
+#: The crossover: rows and width of a table, and shares of touched rows on either side.
+CROSSED = (1024, 8)
+#: Numbers of pieces of the sweep and its turns; fresh searches; steps of a measurement, the first half of which does
+#: not count; and the share by which a step has to be slower to end a walk.
+SWEPT, SWEEP_TURNS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64), 5
+SEARCHES, SEARCH_STEPS, SEARCH_TOLERANCE = 10, 24, 0.1
+#: The language model in virtual time: steps of a worker, the share of which is slow, by how much; updates of which a
+#: loss is the mean; and seeds of which steps these are.
+STALE_SIZES = ModelSizes(words=2000, width=16, context=4, hidden=32, classes=256, batch=32)
+STALE_STEPS, SPELL_SHARE, SPELL_FACTOR, STALE_MEAN, SPELLS = 400, 0.1, 5.0, 200, (11, 12, 13)
+#: The language model on dies.
+DIE_WORDS, DIE_WIDTH, DIE_BATCH, DIE_STEPS = 512, 32, 64, 50
+
+
+def text(sizes: ModelSizes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Windows of the text, and the words behind them."""
+    x, y = labelled(TEXT, (sizes.words, sizes.context, sizes.classes))
+    return x.astype(np.int64, copy=False), y
+
+
+def _told(ranks: int, what: str) -> Any:
+    """What the first of some ranks finds of a function of this module."""
+    program = f"from plinth.bench.tables import print_found; print_found({what!r})"
+    return json.loads(printed(ranks, ["-c", program]))
+
+
+def print_found(what: str) -> None:
+    """Run a rank's part of a row; the first one prints what all have found. Collective."""
+    found = {"words": _words_of_ways, "times": _times_of_ways, "crossings": _crossings,
+             "pieces": _piece_gaps}[what]()
+    if joined().own == 0:
+        print(json_text(found))
+
+
+# Words.
+
+
+def _total(told: Sequence[dict[str, int]], name: str) -> int:
+    return sum(sent[name] for sent in told)
+
+
+def _words_of_ways() -> dict[str, Any]:
+    """Of each way words that all workers send in some steps, of values and of row numbers, and those of the formulas
+    with the share of rows that they have touched."""
+    sizes, found = ModelSizes(width=64), {}
+    x, y = text(sizes)
+    for way in WAYS:
+        workers = joined()
+        model = LanguageModel(sizes, workers, way)
+        samples, touched = batches(x, y, sizes, workers.own, workers.size), 0
+        losses = []
+        for _ in range(COUNTED):
+            own = next(samples)
+            touched += len(np.unique(own[0]))
+            losses.append(model.step(*own))
+        told = workers.told((model.exchange.sent(), touched, losses))
+        sent, share = [own for own, _, _ in told], sum(count for _, count, _ in told) / (
+            COUNTED * workers.size * sizes.words)
+        table = VariableLoad(model.table.size, share)
+        of_table = machine_words({HYBRID: SERVERS, SERVERS_ONLY: SERVERS, ALL_REDUCE: RINGS,
+                                  GATHERED: GATHERED_ROWS}[way], table, workers.size)
+        dense = sum(machine_words(SERVERS if way == SERVERS_ONLY else RINGS, VariableLoad(values.size), workers.size)
+                    for values in model.dense.values())
+        wanted = COUNTED * workers.size * (of_table + dense)
+        found[way] = {"values": _total(sent, "values"), "formula": wanted, "indices": _total(sent, "indices"),
+                      "messages": _total(sent, "messages"), "touched": share,
+                      "fullest": max(own["values"] + own["indices"] for own in sent),
+                      "last_loss": float(np.mean([own[-1] for _, _, own in told]))}
+    return found
+
+
+def words_over_formula() -> list[BenchRow]:
+    """Words of values that all ranks send in 40 steps, over Table 3's with the share of rows that they touch: the
+    language model with a table of rows of 64, batch 64 a rank; every way, on 2 and 4 ranks (one sends nothing)."""
+    cases = {str(ranks): _told(ranks, "words") for ranks in RANKS}
+    ratios = {f"{ranks} ranks, {way}": case["values"] / case["formula"] for ranks, ways in cases.items()
+              for way, case in ways.items()}
+    worst = max(ratios, key=lambda name: abs(ratios[name] - 1))
+    indices = max(case["indices"] / case["values"] for ways in cases.values() for way, case in ways.items()
+                  if way == HYBRID)
+    return [BenchRow("sparse_words_over_formula", ratios[worst], "words of values / Table 3", f"{worst}: which rows a "
+                     "rank owns of those that it touches is chance", {**ratios, "indices_over_values": indices,
+                                                                      "cases": cases})]
+
+
+def _fullest(owner: Callable[[Rows, int], Rows], x: NDArray[np.int64], workers: int, batch: int) -> float:
+    generator, words = np.random.default_rng(0), np.zeros(workers, np.int64)
+    for _ in range(OWNER_STEPS):
+        chosen = generator.integers(0, len(x), batch * workers)
+        for worker in range(workers):
+            owners = owner(np.unique(x[chosen[worker::workers]]), workers)
+            words += np.bincount(owners[owners != worker], minlength=workers)
+    return float(words.max() / words.mean())
+
+
+def fullest_owner() -> list[BenchRow]:
+    """Rows that the fullest owner gives others in 100 steps, over the mean owner's: rows in turn, r mod N; beside it
+    ranges of rows, whose words are numbered by frequency."""
+    sizes = ModelSizes()
+    x, _ = text(sizes)
+    ways: dict[str, Callable[[Rows, int], Rows]] = {
+        "in turn": lambda rows, workers: rows % workers,
+        "ranges": lambda rows, workers: rows * workers // sizes.words}
+    found = {f"{workers} owners, {name}": _fullest(owner, x, workers, sizes.batch) for workers in OWNERS
+             for name, owner in ways.items()}
+    return [BenchRow("fullest_owner", max(value for name, value in found.items() if name.endswith("in turn")),
+                     "words of the fullest owner / mean", "which of the most frequent words are whose",
+                     {"text": TEXT, "words": sizes.words, "batch": sizes.batch, **found})]
+
+
+# The crossover.
+
+
+def _moved(workers: Group, way: str, rows: Sequence[Rows]) -> float:
+    """Words of values that all workers send for a table, a step, of which each touches some rows in each step."""
+    table = np.zeros(CROSSED, np.float32)
+    exchange = SynchronousExchange(workers, Machines(tuple((worker,) for worker in range(workers.size))),
+                                   [TableSettings("table", CROSSED, workers.size)], [], {"table": way},
+                                   {"table": table.__getitem__})
+    for some in rows:
+        exchange.pull("table", some)
+        exchange.aggregate([], {"table": (some, np.zeros((len(some), CROSSED[1]), np.float32))})
+    told = workers.told(exchange.sent()["values"])
+    return sum(told) / len(rows)
+
+
+def _crossings() -> dict[str, float]:
+    """The shares of touched rows at which ways move as many words as an all-reduce of the table."""
+    found = {}
+    for way in (SERVERS, GATHERED_ROWS):
+        words = {}
+        for share in (0.25, 1.0):
+            workers = joined()
+            generator = np.random.default_rng([workers.own, 3])
+            count = round(share * CROSSED[0])
+            rows = [np.sort(generator.choice(CROSSED[0], count, replace=False)) for _ in range(20)]
+            words[share] = _moved(workers, way, rows)
+        workers = joined()
+        whole = _moved(workers, RINGS, [np.arange(CROSSED[0])])
+        found[way] = _crossing(words, whole)
+    return found
+
+
+def _crossing(words: dict[float, float], whole: float) -> float:
+    """The share at which words, a straight line through two shares, are those of the whole table."""
+    (low, first), (high, last) = sorted(words.items())
+    return low + (whole - first) * (high - low) / (last - first)
+
+
+def crossover_error() -> list[BenchRow]:
+    """Shares of touched rows at which servers, and gathered rows, move as many words of values as an all-reduce of the
+    table, measured on 2 and 4 ranks and 4 co-simulated dies, less those of Table 3: 1 and 2 / N."""
+    measured = {f"{ranks} ranks": _told(ranks, "crossings") for ranks in RANKS} | {"4 dies": _die_crossings(4)}
+    errors = {f"{where}, {way}": share - (1.0 if way == SERVERS else 2 / int(where.split()[0]))
+              for where, ways in measured.items() for way, share in ways.items()}
+    worst = max(errors, key=lambda name: abs(errors[name]))
+    return [BenchRow("ps_ar_crossover_error", abs(errors[worst]), "share of rows",
+                     f"{worst}: which of the rows that it touches a rank owns is chance",
+                     {"measured": measured, "errors": errors})]
+
+
+def _die_crossings(dies: int) -> dict[str, float]:
+    """The same on co-simulated dies: counted words of a network with a small table, of which each die's one sample
+    names each row, or a quarter of the rows four times."""
+    rows, width = 32, 8
+    network = Network(name="crossing", input=Shape((rows,)), layers=(
+        Embedding(name="table", rows=rows, width=width), Dense(name="out", outputs=2),
+        SoftmaxCrossEntropy(name="loss")))
+    array, found = ring(dies, preset="ndp-tiny"), {}
+    y = np.zeros(2 * dies, np.int64)
+
+    def words(way: str, share: float) -> float:
+        generator, count = np.random.default_rng(5), round(share * rows)
+        x = np.array([np.resize(generator.choice(rows, count, replace=False), rows) for _ in range(2 * dies)])
+        plan = plan_of(network, array, planner="data", batch=dies, copies=way)
+        report = train(plan, x, y, device="cosim", steps=1, rate=0.01).report
+        if report["injected_words"] != report["predicted_injected_words"]:
+            raise AssertionError(f"{way}: {report['injected_words']} words were counted, "
+                                 f"{report['predicted_injected_words']} planned")
+        return float(report["injected_words"])
+
+    whole = words(RINGS, 1.0)
+    for way in (SERVERS, GATHERED_ROWS):
+        found[way] = _crossing({share: words(way, share) for share in (0.25, 1.0)}, whole)
+    return found
+
+
+# Step times.
+
+
+def _times_of_ways() -> dict[str, Any]:
+    """Seconds of a step of each way, turn by turn, all ways in a turn one behind the other; words of the fullest rank
+    a step."""
+    sizes = ModelSizes()
+    x, y = text(sizes)
+    models: dict[str, tuple[LanguageModel, Iterator[Any]]] = {}
+    for way in WAYS:
+        workers = joined()
+        models[way] = LanguageModel(sizes, workers, way), batches(x, y, sizes, workers.own, workers.size)
+    seconds: dict[str, list[float]] = {way: [] for way in WAYS}
+    for turn in range(TURNS + 1):
+        for way, (model, samples) in models.items():
+            model.workers.told(None)
+            started = time.perf_counter()
+            for _ in range(TIMED):
+                model.step(*next(samples))
+            model.workers.told(None)
+            if turn:
+                seconds[way].append((time.perf_counter() - started) / TIMED)
+    fullest = {way: max(sum(sent[name] for name in ("values", "indices")) for sent in model.workers.told(
+        model.exchange.sent())) / ((TURNS + 1) * TIMED) for way, (model, _) in models.items()}
+    return {"seconds": seconds, "fullest": fullest}
+
+
+def hybrid_times() -> list[BenchRow]:
+    """Steps of the language model on four ranks, of one BLAS thread each: table of 12,471 rows of 512 numbers, batch 64
+    a rank. All-reduce of the whole table over hybrid; hybrid over the best of the pure ways; medians of pairs."""
+    found = _told(4, "times")
+    seconds, fullest = found["seconds"], found["fullest"]
+
+    def ratio(way: str, other: str) -> float:
+        return median(one / two for one, two in zip(seconds[way], seconds[other], strict=True))
+
+    pure = [way for way in WAYS if way != HYBRID]
+    best = min(pure, key=lambda way: median(seconds[way]))
+    detail = {"median_seconds": {way: median(turns) for way, turns in seconds.items()}, "fullest_words": fullest,
+              "turns": TURNS, "batch": ModelSizes().batch, "words": WORDS}
+    if fullest[HYBRID] > min(fullest.values()) * 1.000001:
+        raise AssertionError(f"hybrid's fullest rank sends more words than another way's: {fullest}")
+    return [BenchRow("dense_over_hybrid", ratio(ALL_REDUCE, HYBRID), "seconds of a step / hybrid's",
+                     "sums of the whole table, all of whose rows move", detail),
+            BenchRow("hybrid_over_best_pure", ratio(HYBRID, best), f"seconds of a step / those of {best}",
+                     "a question, an answer and a push where gathered rows go in one message", detail)]
+
+
+# Pieces.
+
+
+def _piece_gaps() -> dict[str, Any]:
+    """Seconds of a step by the number of pieces of the table, medians of turns over all numbers; and what fresh
+    searches find."""
+    sizes = ModelSizes(width=64)
+    x, y = text(sizes)
+
+    def measure(pieces: int) -> float:
+        workers = joined()
+        model = LanguageModel(sizes, workers, HYBRID, pieces=pieces)
+        samples = batches(x, y, sizes, workers.own, workers.size)
+        for step in range(SEARCH_STEPS):
+            if step == SEARCH_STEPS // 2:
+                workers.told(None)
+                started = time.perf_counter()
+            model.step(*next(samples))
+        return float(max(workers.told((time.perf_counter() - started) / (SEARCH_STEPS - SEARCH_STEPS // 2))))
+
+    first = joined().size
+    turns: dict[int, list[float]] = {pieces: [] for pieces in SWEPT}
+    for _ in range(SWEEP_TURNS):
+        for pieces, seconds in turns.items():
+            seconds.append(measure(pieces))
+    swept = {pieces: median(seconds) for pieces, seconds in turns.items()}
+    choices = [searched(measure, search(first, max(SWEPT), tolerance=SEARCH_TOLERANCE, repeats=3)).pieces
+               for _ in range(SEARCHES)]
+    fit = fitted(swept)
+    # Numbers that were not swept lie between two that were.
+    gaps = [float(np.interp(pieces, list(swept), list(swept.values()))) / min(swept.values()) for pieces in choices]
+    return {"swept": {str(pieces): seconds for pieces, seconds in swept.items()}, "choices": choices, "gaps": gaps,
+            "fit": [fit.constant, fit.shared, fit.each]}
+
+
+def partition_search_gap() -> list[BenchRow]:
+    """Step time at the number of pieces that a fresh search finds over the shortest of a sweep from 1 to 64 pieces, of
+    nine in ten searches: the language model with rows of 64 on four ranks."""
+    found = _told(4, "pieces")
+    gaps = sorted(found["gaps"])
+    return [BenchRow("partition_search_gap", gaps[int(0.9 * len(gaps)) - 1], "seconds of a step / the shortest's",
+                     "times vary by more than numbers of pieces near the best one do", found)]
+
+
+# Staleness.
+
+
+def _staleness(bound: int, spells: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> VirtualRun:
+    """The language model in virtual time on four workers, whose steps take 1, and now and then 5."""
+    sizes = STALE_SIZES
+    table, dense = first_values(sizes)
+    workers, rate = 4, np.float32(0.5)
+    # Whose values are older may need more steps.
+    steps = STALE_STEPS * 5 // 4 if bound else STALE_STEPS
+    samples = [list(islice(batches(x, y, sizes, worker, workers), steps)) for worker in range(workers)]
+    slow = np.random.default_rng(spells).random((steps, workers)).T < SPELL_SHARE
+
+    def pull(worker: int, step: int) -> tuple[Rows, Any, Any, dict[str, Any]]:
+        rows, places = np.unique(samples[worker][step][0], return_inverse=True)
+        return rows, places, table[rows], {name: values.copy() for name, values in dense.items()}
+
+    def compute(worker: int, step: int, pulled: tuple[Rows, Any, Any, dict[str, Any]]
+                ) -> tuple[float, Callable[[], object]]:
+        rows, places, known, own = pulled
+        words, following = samples[worker][step]
+        loss, of_rows, gradients = gradients_of(known, places.reshape(words.shape), following, own, 1 / workers)
+
+        def update() -> None:
+            table[rows] -= rate * of_rows
+            for name, gradient in gradients.items():
+                dense[name] -= rate * gradient
+
+        return loss, update
+
+    return virtual_run(workers, steps, bound, lambda worker, step: SPELL_FACTOR if slow[worker, step] else 1.0,
+                       Loop(pull, compute))
+
+
+def _gains(spells: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> dict[str, Any]:
+    """Of each bound the virtual time to the loss that steps together end with, over that of theirs."""
+    runs = {bound: _staleness(bound, spells, x, y) for bound in (0, 1, 4)}
+    smooth = {bound: np.convolve(run.losses, np.ones(STALE_MEAN) / STALE_MEAN, "valid") for bound, run in runs.items()}
+    goal = float(smooth[0][-1])
+    for bound, losses in smooth.items():
+        if losses.min() > goal:
+            raise AssertionError(f"k = {bound}: steps together end at a loss of {goal:.4f}, these reach "
+                                 f"{losses.min():.4f}")
+    return {f"k = {bound}": {
+        "time": float(run.seconds[STALE_MEAN - 1 + int(np.argmax(smooth[bound] <= goal))] / runs[0].seconds[-1]),
+        "updates": STALE_MEAN + int(np.argmax(smooth[bound] <= goal)), "most_stale": max(run.staleness)}
+            for bound, run in runs.items()}
+
+
+def staleness_gain() -> list[BenchRow]:
+    """Virtual time in which four workers, at most four steps ahead of each other, reach the loss that they end with in
+    step, over that which they then take: one step in ten takes five times as long. The mean of three draws of which."""
+    x, y = text(STALE_SIZES)
+    draws = {str(spells): _gains(spells, x, y) for spells in SPELLS}
+    value = sum(draw["k = 4"]["time"] for draw in draws.values()) / len(draws)
+    return [BenchRow("staleness_gain", value, "virtual time / that of steps together",
+                     "updates by older values, beside the slow steps themselves", draws)]
+
+
+# Dies.
+
+
+def _on_dies(way: str) -> dict[str, Any]:
+    """A language model of 512 words on four co-simulated demo dies, 50 steps on the text."""
+    network = Network(name="language", input=Shape((4,)), layers=(
+        Embedding(name="table", rows=DIE_WORDS, width=DIE_WIDTH), Dense(name="hidden", outputs=64), Tanh(name="tanh"),
+        Dense(name="out", outputs=DIE_WORDS), SoftmaxCrossEntropy(name="loss")))
+    x, y = labelled(TEXT, (DIE_WORDS, 4, DIE_WORDS))
+    some = np.random.default_rng(0).integers(0, len(x), DIE_BATCH * DIE_STEPS * 5 // 4)
+    numbers = x[some].astype(np.int64)
+    plan = plan_of(network, ring(4), planner="data", batch=DIE_BATCH, copies=way, touched=numbers)
+    report = train(plan, numbers, y[some], device="cosim", epochs=1, rate=0.5).report
+    if not report["bit_exact"]:
+        raise AssertionError(f"steps by {way} differ from the golden model's")
+    (layer,) = (layer for layer in report["layers"] if layer["layer"] == "table")
+    ((_, share),) = plan.plan.sharding.touched
+    return {"injected_words": report["injected_words"], "planned_words": report["predicted_injected_words"],
+            "table_words": layer["reduction"]["injected_words"], "steps": report["steps"], "touched": share,
+            "cycles_a_step": report["cycles"] / report["steps"], "first_loss": report["losses"][0],
+            "last_loss": report["losses"][-1]}
+
+
+def hybrid_on_dies() -> list[BenchRow]:
+    """50 bit-exact steps: words counted over those that the plan and the samples call for; words of the table over
+    those of its all-reduce, and that over the share of rows that dies touch, which is the formula's."""
+    found = {way: _on_dies(way) for way in (SERVERS, RINGS, GATHERED_ROWS)}
+    own, whole = found[SERVERS], found[RINGS]
+    # What does not go round rings as the table does is the same in every step.
+    of_table = whole["steps"] * whole["table_words"]
+    gain = (own["injected_words"] - (whole["injected_words"] - of_table)) / of_table
+    return [BenchRow("hybrid_words_on_dies", own["injected_words"] / own["planned_words"], "words counted / planned",
+                     "nothing: dies send the rows that samples name", {"dies": 4, "batch": DIE_BATCH, **found}),
+            BenchRow("rows_on_dies_gain", gain / own["touched"], "share of words of all-reduce / share of rows",
+                     "which of the rows that its samples name a die owns is chance",
+                     {"words_over_all_reduce": gain, "touched": own["touched"]})]
+
+
+# The loop.
+
+
+def api_lines() -> list[BenchRow]:
+    """Lines that the three calls add to the loop of the docs for one device, of a network and of a PyTorch module: the
+    more."""
+    root = checkout()
+    if root is None:
+        raise UserError("the loops stand in docs/workers.md of a checkout; run this row there")
+    loops = (root / "docs" / "workers.md").read_text(encoding="utf-8").split("```python\n")[1:]
+    code = [loop.partition("```")[0].splitlines() for loop in loops]
+    added = [sum(line.startswith("+ ") for line in ndiff([line.strip() for line in one], [
+        line.strip() for line in several])) for one, several in zip(code[::2], code[1::2], strict=True)]
+    return [BenchRow("api_lines", float(max(added)), "lines", "nothing", {"network": added[0], "module": added[1]})]
+
+
+#: Names and functions of these rows.
+BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
+    "sparse_words_over_formula": words_over_formula, "fullest_owner": fullest_owner,
+    "ps_ar_crossover_error": crossover_error,
+    "partition_search_gap": partition_search_gap, "staleness_gain": staleness_gain,
+    "hybrid_times": hybrid_times, "hybrid_on_dies": hybrid_on_dies,
+    "api_lines": api_lines}

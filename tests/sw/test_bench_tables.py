@@ -1,0 +1,125 @@
+"""Rows about tables: what they compute of what ranks and dies tell, on small models and made-up texts."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from plinth.bench import tables
+from plinth.bench.language_model import ALL_REDUCE, GATHERED, HYBRID, SERVERS_ONLY, WAYS, ModelSizes
+from plinth.bench.rows import BENCHES
+from plinth.cli.names import BENCH_NAMES
+from plinth.names import GATHERED_ROWS, SERVERS
+from plinth.workers.clocks import VirtualRun
+
+SMALL = ModelSizes(words=60, width=4, context=3, hidden=8, classes=12, batch=16)
+
+
+@pytest.fixture(autouse=True)
+def made_up_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frequent words come often, and the word behind follows from the last one."""
+    def text(sizes: ModelSizes) -> tuple[Any, Any]:
+        drawn = np.random.default_rng(3).random((2000, sizes.context))
+        x = np.exp(drawn * np.log(sizes.words)).astype(np.int64)
+        return x, x[:, -1] * 7 % sizes.classes
+
+    monkeypatch.setattr(tables, "text", text)
+    monkeypatch.setattr(tables, "ModelSizes", lambda **given: SMALL)
+
+
+def test_rows_have_names() -> None:
+    assert set(tables.BENCHES) <= set(BENCH_NAMES) & set(BENCHES)
+
+
+def test_words_of_ways_on_one_rank() -> None:
+    found = tables._words_of_ways()
+    assert set(found) == set(WAYS)
+    losses = [way["last_loss"] for way in found.values()]
+    assert losses == losses[:1] * len(losses)
+    assert all(way["values"] == way["formula"] == 0 for way in found.values())
+
+
+def test_the_worst_ratio_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    def told(ranks: int, what: str) -> Any:
+        assert what == "words"
+        return {way: {"values": 200 if way == GATHERED and ranks == 4 else 100, "formula": 100, "indices": 1}
+                for way in WAYS}
+
+    monkeypatch.setattr(tables, "_told", told)
+    row, = tables.words_over_formula()
+    assert row.value == 2 and row.limited_by.startswith("4 ranks, gathered")
+    assert row.detail["indices_over_values"] == 0.01 and len(row.detail) == 2 * len(WAYS) + 2
+
+
+def test_owners_of_rows_in_turn_are_even() -> None:
+    row, = tables.fullest_owner()
+    ranges = [value for name, value in row.detail.items() if "ranges" in name]
+    assert len(ranges) == 2 and 1 <= row.value < min(ranges)
+
+
+def test_where_two_ways_cross(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 2 a words against 2, and 4 a against 2.
+    assert tables._crossing({1.0: 2.0, 0.25: 0.5}, 2.0) == 1 and tables._crossing({0.25: 1.0, 1.0: 4.0}, 2.0) == 0.5
+    monkeypatch.setattr(tables, "_told", lambda ranks, what: {SERVERS: 1.0, GATHERED_ROWS: 2 / ranks})
+    monkeypatch.setattr(tables, "_die_crossings", lambda dies: {SERVERS: 0.98, GATHERED_ROWS: 0.51})
+    row, = tables.crossover_error()
+    assert row.value == pytest.approx(0.02) and row.limited_by.startswith("4 dies, servers")
+    assert len(row.detail["errors"]) == 6
+
+
+@pytest.mark.slow
+def test_dies_cross_where_the_formulas_say() -> None:
+    assert tables._die_crossings(2) == pytest.approx({SERVERS: 1.0, GATHERED_ROWS: 1.0}, abs=1e-9)
+
+
+def test_ratios_of_times_are_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"seconds": {HYBRID: [1.0, 2.0, 4.0], SERVERS_ONLY: [2.0, 4.0, 8.0], ALL_REDUCE: [3.0, 6.0, 16.0],
+                         GATHERED: [1.5, 2.5, 4.0]},
+             "fullest": {HYBRID: 5, SERVERS_ONLY: 7, ALL_REDUCE: 50, GATHERED: 9}}
+    monkeypatch.setattr(tables, "_told", lambda ranks, what: found)
+    dense, pure = tables.hybrid_times()
+    assert dense.value == 3 and pure.value == pytest.approx(0.8) and pure.unit.endswith(GATHERED)
+    found["fullest"][HYBRID] = 8
+    with pytest.raises(AssertionError, match="hybrid's fullest rank sends more words than another way's"):
+        tables.hybrid_times()
+
+
+def test_times_of_ways_on_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "TURNS", 2)
+    monkeypatch.setattr(tables, "TIMED", 2)
+    found = tables._times_of_ways()
+    assert {way: len(turns) for way, turns in found["seconds"].items()} == dict.fromkeys(WAYS, 2)
+    assert set(found["fullest"].values()) == {0}
+
+
+def test_gaps_of_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All but one in ten searches have at most the gap; on one rank the search itself runs."""
+    monkeypatch.setattr(tables, "_told", lambda ranks, what: {"gaps": [1.5, *[1.0] * 8, 1.2]})
+    row, = tables.partition_search_gap()
+    assert row.value == 1.2
+    for name, value in {"SWEPT": (1, 2, 3, 8), "SWEEP_TURNS": 1, "SEARCHES": 1, "SEARCH_STEPS": 4}.items():
+        monkeypatch.setattr(tables, name, value)
+    found = tables._piece_gaps()
+    assert len(found["choices"]) == len(found["gaps"]) == 1 and 1 <= found["choices"][0] <= 8 and found["gaps"][0] >= 1
+
+
+def test_older_values_cost_steps_and_save_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "STALE_SIZES", SMALL)
+    monkeypatch.setattr(tables, "STALE_STEPS", 200)
+    row, = tables.staleness_gain()
+    assert set(row.detail) == {str(spells) for spells in tables.SPELLS}
+    for draw in row.detail.values():
+        assert draw["k = 0"]["time"] <= 1 and draw["k = 0"]["updates"] <= 800 and draw["k = 0"]["most_stale"] == 3
+        assert draw["k = 4"]["time"] < draw["k = 1"]["time"] < 1 and draw["k = 4"]["updates"] > 600
+        assert 3 < draw["k = 1"]["most_stale"] <= 3 * 3 < draw["k = 4"]["most_stale"] <= 3 * 9
+    assert row.value == pytest.approx(sum(draw["k = 4"]["time"] for draw in row.detail.values()) / 3)
+
+    monkeypatch.setattr(tables, "virtual_run", lambda workers, steps, bound, *how: VirtualRun(
+        [1.0] * 400, [2.0 if bound else 1.0] * 400, [0] * 400))
+    with pytest.raises(AssertionError, match=r"k = 1: steps together end at a loss of 1\.0000, these reach 2\.0000"):
+        tables.staleness_gain()
+
+
+def test_lines_of_the_loops() -> None:
+    row, = tables.api_lines()
+    assert row.value == max(row.detail.values()) <= 5
