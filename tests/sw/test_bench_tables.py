@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from plinth.bench import tables
+from plinth.bench import die_tables, tables
 from plinth.bench.language_model import ALL_REDUCE, GATHERED, HYBRID, SERVERS_ONLY, WAYS, ModelSizes
 from plinth.bench.rows import BENCHES
 from plinth.cli.names import BENCH_NAMES
@@ -28,7 +28,7 @@ def made_up_text(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_have_names() -> None:
-    assert set(tables.BENCHES) <= set(BENCH_NAMES) & set(BENCHES)
+    assert set(tables.BENCHES) | set(die_tables.BENCHES) <= set(BENCH_NAMES) & set(BENCHES)
 
 
 def test_words_of_ways_on_one_rank() -> None:
@@ -59,9 +59,10 @@ def test_owners_of_rows_in_turn_are_even() -> None:
 
 def test_where_two_ways_cross(monkeypatch: pytest.MonkeyPatch) -> None:
     # 2 a words against 2, and 4 a against 2.
-    assert tables._crossing({1.0: 2.0, 0.25: 0.5}, 2.0) == 1 and tables._crossing({0.25: 1.0, 1.0: 4.0}, 2.0) == 0.5
+    assert die_tables.crossing({1.0: 2.0, 0.25: 0.5}, 2.0) == 1
+    assert die_tables.crossing({0.25: 1.0, 1.0: 4.0}, 2.0) == 0.5
     monkeypatch.setattr(tables, "_told", lambda ranks, what: {SERVERS: 1.0, GATHERED_ROWS: 2 / ranks})
-    monkeypatch.setattr(tables, "_die_crossings", lambda dies: {SERVERS: 0.98, GATHERED_ROWS: 0.51})
+    monkeypatch.setattr(tables, "die_crossings", lambda dies: {SERVERS: 0.98, GATHERED_ROWS: 0.51})
     row, = tables.crossover_error()
     assert row.value == pytest.approx(0.02) and row.limited_by.startswith("4 dies, servers")
     assert len(row.detail["errors"]) == 6
@@ -69,7 +70,7 @@ def test_where_two_ways_cross(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_dies_cross_where_the_formulas_say() -> None:
-    assert tables._die_crossings(2) == pytest.approx({SERVERS: 1.0, GATHERED_ROWS: 1.0}, abs=1e-9)
+    assert die_tables.die_crossings(2) == pytest.approx({SERVERS: 1.0, GATHERED_ROWS: 1.0}, abs=1e-9)
 
 
 def test_ratios_of_times_are_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,3 +124,26 @@ def test_older_values_cost_steps_and_save_time(monkeypatch: pytest.MonkeyPatch) 
 def test_lines_of_the_loops() -> None:
     row, = tables.api_lines()
     assert row.value == max(row.detail.values()) <= 5
+
+
+@pytest.mark.slow
+def test_rows_that_come_again_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(die_tables, "DIE_BATCH", 16)
+    numbers = np.random.default_rng(2).zipf(1.5, (200, 4)) % die_tables.DIE_WORDS
+    monkeypatch.setattr(die_tables, "labelled", lambda text, shape: (numbers.astype(np.float32), numbers[:, 0] % 16))
+    row, = die_tables.repeated_rows()
+    again, each = row.detail["words_that_come_again"], row.detail["cycles_each"]
+    assert again["each once"] == again["after 64"] == 0 and again["one"] == 63 and 0 < again["text"] < 63
+    assert 1 < row.value < row.detail["cycles"]["one"] / row.detail["cycles"]["each once"] and each["one"] > 50
+
+
+@pytest.mark.slow
+def test_rows_on_dies_are_words_of_whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(die_tables, "DIE_STEPS", 4)
+    monkeypatch.setattr(die_tables, "DIE_BATCH", 8)
+    monkeypatch.setattr(die_tables, "DIE_WORDS", 32)
+    numbers = np.random.default_rng(2).zipf(1.5, (200, 4)) % 32
+    monkeypatch.setattr(die_tables, "labelled", lambda text, shape: (numbers.astype(np.float32), numbers[:, 0]))
+    words, gain = die_tables.hybrid_on_dies()
+    assert words.value == 1 and words.detail["servers"]["steps"] == 4
+    assert gain.value == pytest.approx(1, abs=0.3) and gain.detail["words_over_all_reduce"] < 1

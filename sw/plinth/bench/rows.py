@@ -14,6 +14,7 @@ from plinth.bench import (
     agreement,
     busy,
     commands,
+    die_tables,
     exchanges,
     harness,
     hypergraph,
@@ -234,5 +235,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
     **hypergraph.BENCHES, **pruned.BENCHES, **sparse.BENCHES, **sparse_dies.BENCHES, **sparse_ranks.BENCHES,
-    **tables.BENCHES,
+    **tables.BENCHES, **die_tables.BENCHES,
 }

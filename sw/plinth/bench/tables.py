@@ -1,5 +1,5 @@
-"""Rows about tables whose rows move one by one: words on ranks and dies, step times of a language model, and the loop
-that users change."""
+"""Rows about tables whose rows move one by one: words on ranks, step times of a language model, virtual time, and the
+loop that users change."""
 
 import json
 import time
@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.api.planning import plan as plan_of
-from plinth.api.training import train
-from plinth.array.array import ring
+from plinth.bench.die_tables import TEXT, crossing, die_crossings
 from plinth.bench.language_model import (
     ALL_REDUCE,
     GATHERED,
@@ -30,8 +28,6 @@ from plinth.bench.language_model import (
 from plinth.bench.row import BenchRow
 from plinth.errors import UserError
 from plinth.names import GATHERED_ROWS, RINGS, SERVERS
-from plinth.network.layers import Dense, Embedding, Shape, SoftmaxCrossEntropy, Tanh
-from plinth.network.network import Network
 from plinth.output import json_text
 from plinth.partition.pieces import fitted, search, searched
 from plinth.runtime.launcher import printed
@@ -44,8 +40,8 @@ from plinth.workers.machines import Machines
 from plinth.workers.runner import SynchronousExchange, TableSettings
 from plinth_hw.installation import checkout
 
-#: The text, and its distinct words.
-TEXT, WORDS = "asv", 12_471
+#: Distinct words of the text.
+WORDS = 12_471
 #: Ranks; steps whose words are counted; turns of steps that are timed, and steps of each.
 RANKS, COUNTED, TURNS, TIMED = (2, 4), 40, 9, 12
 #: Workers among whom the fullest owner is looked for, their batches, and the steps.
@@ -60,8 +56,6 @@ SEARCHES, SEARCH_STEPS, SEARCH_TOLERANCE = 10, 24, 0.1
 #: loss is the mean; and seeds of which steps these are.
 STALE_SIZES = ModelSizes(words=2000, width=16, context=4, hidden=32, classes=256, batch=32)
 STALE_STEPS, SPELL_SHARE, SPELL_FACTOR, STALE_MEAN, SPELLS = 400, 0.1, 5.0, 200, (11, 12, 13)
-#: The language model on dies.
-DIE_WORDS, DIE_WIDTH, DIE_BATCH, DIE_STEPS = 512, 32, 64, 50
 
 
 def text(sizes: ModelSizes) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -189,52 +183,20 @@ def _crossings() -> dict[str, float]:
             words[share] = _moved(workers, way, rows)
         workers = joined()
         whole = _moved(workers, RINGS, [np.arange(CROSSED[0])])
-        found[way] = _crossing(words, whole)
+        found[way] = crossing(words, whole)
     return found
-
-
-def _crossing(words: dict[float, float], whole: float) -> float:
-    """The share at which words, a straight line through two shares, are those of the whole table."""
-    (low, first), (high, last) = sorted(words.items())
-    return low + (whole - first) * (high - low) / (last - first)
 
 
 def crossover_error() -> list[BenchRow]:
     """Shares of touched rows at which servers, and gathered rows, move as many words of values as an all-reduce of the
     table, measured on 2 and 4 ranks and 4 co-simulated dies, less those of Table 3: 1 and 2 / N."""
-    measured = {f"{ranks} ranks": _told(ranks, "crossings") for ranks in RANKS} | {"4 dies": _die_crossings(4)}
+    measured = {f"{ranks} ranks": _told(ranks, "crossings") for ranks in RANKS} | {"4 dies": die_crossings(4)}
     errors = {f"{where}, {way}": share - (1.0 if way == SERVERS else 2 / int(where.split()[0]))
               for where, ways in measured.items() for way, share in ways.items()}
     worst = max(errors, key=lambda name: abs(errors[name]))
     return [BenchRow("ps_ar_crossover_error", abs(errors[worst]), "share of rows",
                      f"{worst}: which of the rows that it touches a rank owns is chance",
                      {"measured": measured, "errors": errors})]
-
-
-def _die_crossings(dies: int) -> dict[str, float]:
-    """The same on co-simulated dies: counted words of a network with a small table, of which each die's one sample
-    names each row, or a quarter of the rows four times."""
-    rows, width = 32, 8
-    network = Network(name="crossing", input=Shape((rows,)), layers=(
-        Embedding(name="table", rows=rows, width=width), Dense(name="out", outputs=2),
-        SoftmaxCrossEntropy(name="loss")))
-    array, found = ring(dies, preset="ndp-tiny"), {}
-    y = np.zeros(2 * dies, np.int64)
-
-    def words(way: str, share: float) -> float:
-        generator, count = np.random.default_rng(5), round(share * rows)
-        x = np.array([np.resize(generator.choice(rows, count, replace=False), rows) for _ in range(2 * dies)])
-        plan = plan_of(network, array, planner="data", batch=dies, copies=way)
-        report = train(plan, x, y, device="cosim", steps=1, rate=0.01).report
-        if report["injected_words"] != report["predicted_injected_words"]:
-            raise AssertionError(f"{way}: {report['injected_words']} words were counted, "
-                                 f"{report['predicted_injected_words']} planned")
-        return float(report["injected_words"])
-
-    whole = words(RINGS, 1.0)
-    for way in (SERVERS, GATHERED_ROWS):
-        found[way] = _crossing({share: words(way, share) for share in (0.25, 1.0)}, whole)
-    return found
 
 
 # Step times.
@@ -388,44 +350,6 @@ def staleness_gain() -> list[BenchRow]:
                      "updates by older values, beside the slow steps themselves", draws)]
 
 
-# Dies.
-
-
-def _on_dies(way: str) -> dict[str, Any]:
-    """A language model of 512 words on four co-simulated demo dies, 50 steps on the text."""
-    network = Network(name="language", input=Shape((4,)), layers=(
-        Embedding(name="table", rows=DIE_WORDS, width=DIE_WIDTH), Dense(name="hidden", outputs=64), Tanh(name="tanh"),
-        Dense(name="out", outputs=DIE_WORDS), SoftmaxCrossEntropy(name="loss")))
-    x, y = labelled(TEXT, (DIE_WORDS, 4, DIE_WORDS))
-    some = np.random.default_rng(0).integers(0, len(x), DIE_BATCH * DIE_STEPS * 5 // 4)
-    numbers = x[some].astype(np.int64)
-    plan = plan_of(network, ring(4), planner="data", batch=DIE_BATCH, copies=way, touched=numbers)
-    report = train(plan, numbers, y[some], device="cosim", epochs=1, rate=0.5).report
-    if not report["bit_exact"]:
-        raise AssertionError(f"steps by {way} differ from the golden model's")
-    (layer,) = (layer for layer in report["layers"] if layer["layer"] == "table")
-    ((_, share),) = plan.plan.sharding.touched
-    return {"injected_words": report["injected_words"], "planned_words": report["predicted_injected_words"],
-            "table_words": layer["reduction"]["injected_words"], "steps": report["steps"], "touched": share,
-            "cycles_a_step": report["cycles"] / report["steps"], "first_loss": report["losses"][0],
-            "last_loss": report["losses"][-1]}
-
-
-def hybrid_on_dies() -> list[BenchRow]:
-    """50 bit-exact steps: words counted over those that the plan and the samples call for; words of the table over
-    those of its all-reduce, and that over the share of rows that dies touch, which is the formula's."""
-    found = {way: _on_dies(way) for way in (SERVERS, RINGS, GATHERED_ROWS)}
-    own, whole = found[SERVERS], found[RINGS]
-    # What does not go round rings as the table does is the same in every step.
-    of_table = whole["steps"] * whole["table_words"]
-    gain = (own["injected_words"] - (whole["injected_words"] - of_table)) / of_table
-    return [BenchRow("hybrid_words_on_dies", own["injected_words"] / own["planned_words"], "words counted / planned",
-                     "nothing: dies send the rows that samples name", {"dies": 4, "batch": DIE_BATCH, **found}),
-            BenchRow("rows_on_dies_gain", gain / own["touched"], "share of words of all-reduce / share of rows",
-                     "which of the rows that its samples name a die owns is chance",
-                     {"words_over_all_reduce": gain, "touched": own["touched"]})]
-
-
 # The loop.
 
 
@@ -447,5 +371,4 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "sparse_words_over_formula": words_over_formula, "fullest_owner": fullest_owner,
     "ps_ar_crossover_error": crossover_error,
     "partition_search_gap": partition_search_gap, "staleness_gain": staleness_gain,
-    "hybrid_times": hybrid_times, "hybrid_on_dies": hybrid_on_dies,
-    "api_lines": api_lines}
+    "hybrid_times": hybrid_times, "api_lines": api_lines}
