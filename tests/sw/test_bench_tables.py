@@ -39,6 +39,25 @@ def test_words_of_ways_on_one_rank() -> None:
     assert all(way["values"] == way["formula"] == 0 for way in found.values())
 
 
+def test_curves_of_all_ways_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "CURVE_STEPS", 30)
+    monkeypatch.setattr(tables, "CURVE_BATCH", 16)
+    alone = tables._curves()
+    assert all(len(losses) == 30 for losses in alone.values())
+    assert np.mean(alone[HYBRID][-5:]) < 0.9 * np.mean(alone[HYBRID][:5])
+
+    def told(ranks: int, what: str) -> Any:
+        assert what == "curves"
+        return {way: [loss * (1.01 if ranks == 4 and way == GATHERED else 1) for loss in losses]
+                for way, losses in alone.items()}
+
+    monkeypatch.setattr(tables, "_told", told)
+    row, = tables.curves_of_ways()
+    assert row.value == pytest.approx(0.01) and row.detail["4 ranks, gathered"] == row.value
+    assert row.detail["2 ranks, gathered"] == 0
+    assert row.detail["perplexities"]["29"] < row.detail["perplexities"]["0"]
+
+
 def test_the_worst_ratio_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(ranks: int, what: str) -> Any:
         assert what == "words"

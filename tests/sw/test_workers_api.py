@@ -76,6 +76,27 @@ def test_a_module_has_the_curve_of_one_device(tmp_path: Path) -> None:
     assert np.mean(together) == pytest.approx(np.mean(alone), abs=2e-6)
 
 
+#: How a worker ends that owns rows, and what the others say of it.
+ENDS = {"raise ValueError('out of samples')": "rank 1 has ended with an error: ValueError: out of samples",
+        "import os; os.kill(os.getpid(), 9)": ""}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("ends", "said"), ENDS.items(), ids=["raises", "is killed"])
+def test_all_end_when_one_does(ends: str, said: str, tmp_path: Path) -> None:
+    """An owner that ends in the middle of a run is named, and nobody waits for its rows; a checkpoint stays whole."""
+    written(tmp_path)
+    before, loop, behind = LOOPS[1].partition("    loss = trainer.step")
+    marked = f"    if first == 16 and trainer._workers.own == 1:\n        {ends}\n"
+    save = "    if trainer._workers.own == 0:\n        np.savez('saved.npz', first=first)\n"
+    (tmp_path / "loop.py").write_text(f"size = 8\n{before}{marked}{loop}{behind}{save}")
+    run = subprocess.run([mpi_launcher(), "-n", "2", sys.executable, "loop.py"], cwd=tmp_path, capture_output=True,
+                         text=True, timeout=PATIENCE)
+    assert run.returncode != 0 and said in run.stderr
+    with np.load(tmp_path / "saved.npz") as saved:
+        assert saved["first"] == 8
+
+
 @needs_torch
 @pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["torch.optim.SGD(model.parameters(), lr=0.5)",

@@ -4,6 +4,7 @@ loop that users change."""
 import json
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from difflib import ndiff
 from itertools import islice
 from statistics import median
@@ -44,6 +45,8 @@ from plinth_hw.installation import checkout
 WORDS = 12_471
 #: Ranks; steps whose words are counted; turns of steps that are timed, and steps of each.
 RANKS, COUNTED, TURNS, TIMED = (2, 4), 40, 9, 12
+#: Steps of a curve, and samples of each, of all ranks together.
+CURVE_STEPS, CURVE_BATCH = 200, 64
 #: Workers among whom the fullest owner is looked for, their batches, and the steps.
 OWNERS, OWNER_STEPS = (4, 8), 100
 #: The crossover: rows and width of a table, and shares of touched rows on either side.
@@ -72,7 +75,7 @@ def _told(ranks: int, what: str) -> Any:
 
 def print_found(what: str) -> None:
     """Run a rank's part of a row; the first one prints what all have found. Collective."""
-    found = {"words": _words_of_ways, "times": _times_of_ways, "crossings": _crossings,
+    found = {"words": _words_of_ways, "curves": _curves, "times": _times_of_ways, "crossings": _crossings,
              "pieces": _piece_gaps}[what]()
     if joined().own == 0:
         print(json_text(found))
@@ -127,6 +130,36 @@ def words_over_formula() -> list[BenchRow]:
     return [BenchRow("sparse_words_over_formula", ratios[worst], "words of values / Table 3", f"{worst}: which rows a "
                      "rank owns of those that it touches is chance", {**ratios, "indices_over_values": indices,
                                                                       "cases": cases})]
+
+
+def _curves() -> dict[str, list[float]]:
+    """Losses of each way, step by step, of one batch that all ranks share."""
+    workers = joined()
+    sizes = replace(ModelSizes(width=64), batch=CURVE_BATCH // workers.size)
+    x, y = text(sizes)
+    found = {}
+    for way in WAYS:
+        workers = joined()
+        model = LanguageModel(sizes, workers, way)
+        samples = batches(x, y, sizes, workers.own, workers.size)
+        told = workers.told([model.step(*next(samples)) for _ in range(CURVE_STEPS)])
+        found[way] = np.mean(told, axis=0).tolist()
+    return found
+
+
+def curves_of_ways() -> list[BenchRow]:
+    """The largest distance between losses of the language model, step by step, of every way on 1, 2 and 4 ranks and
+    those of one device, in parts of these: 200 steps of 64 samples in all."""
+    cases = {"1": _curves(), **{str(ranks): _told(ranks, "curves") for ranks in RANKS}}
+    alone = np.array(cases["1"][HYBRID])
+    apart = {f"{ranks} ranks, {way}": float(np.abs(np.array(losses) / alone - 1).max())
+             for ranks, ways in cases.items() for way, losses in ways.items()}
+    return [BenchRow("curves_of_ways", max(apart.values()), "|loss / loss of one device - 1|",
+                     "sums in another order, which FP32 rounds", {
+                         **apart, "perplexities": {
+                             str(step): float(np.exp(alone[max(0, step - 9):step + 1].mean()))
+                             for step in range(0, CURVE_STEPS, max(1, CURVE_STEPS // 5))} | {
+                                 str(CURVE_STEPS - 1): float(np.exp(alone[-10:].mean()))}})]
 
 
 def _fullest(owner: Callable[[Rows, int], Rows], x: NDArray[np.int64], workers: int, batch: int) -> float:
@@ -368,7 +401,7 @@ def api_lines() -> list[BenchRow]:
 
 #: Names and functions of these rows.
 BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
-    "sparse_words_over_formula": words_over_formula, "fullest_owner": fullest_owner,
+    "sparse_words_over_formula": words_over_formula, "curves_of_ways": curves_of_ways, "fullest_owner": fullest_owner,
     "ps_ar_crossover_error": crossover_error,
     "partition_search_gap": partition_search_gap, "staleness_gain": staleness_gain,
     "hybrid_times": hybrid_times, "api_lines": api_lines}
