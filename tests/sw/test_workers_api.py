@@ -4,11 +4,13 @@ refused."""
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from difflib import ndiff
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from tests.support.ranks import PATIENCE
 import plinth
 from plinth.host import mpi_launcher
 from plinth.network.file import network_to_yaml
+from plinth.runtime.mpi_messages import LEFT_SECONDS, MpiMessages
 from plinth.workers import group
 from plinth.workers.network_trainer import Trainer
 
@@ -35,10 +38,16 @@ def written(folder: Path) -> None:
     np.savez(folder / "words.npz", x=data.train_x, y=data.train_y)
 
 
+def sized(loop: str, size: int) -> str:
+    """A loop with so many samples a step."""
+    assert loop.count("\nsize = 32\n") == 1
+    return loop.replace("\nsize = 32\n", f"\nsize = {size}\n")
+
+
 def curve(folder: Path, loop: str, workers: int, batch: int) -> list[float]:
     """Means over workers of the losses that a loop prints."""
     path = folder / f"loop{workers}.py"
-    path.write_text(f"size = {batch // workers}\n{loop}")
+    path.write_text(sized(loop, batch // workers))
     launcher = [mpi_launcher(), "-n", str(workers)] if workers > 1 else []
     run = subprocess.run([*launcher, sys.executable, str(path)], cwd=folder, capture_output=True, text=True,
                          timeout=PATIENCE)
@@ -76,6 +85,91 @@ def test_a_module_has_the_curve_of_one_device(tmp_path: Path) -> None:
     assert np.mean(together) == pytest.approx(np.mean(alone), abs=2e-6)
 
 
+#: Steps touch even and odd rows in turn, so that owners of two pieces have no rows every other step, and a layer is
+#: never used; the first argument is the optimizer.
+ALTERNATING = """
+import sys
+import numpy as np
+import plinth
+import torch
+from torch import nn
+
+generator = np.random.default_rng(1)
+x = torch.from_numpy(np.concatenate([2 * generator.integers(0, 4, (12, 3)) + step % 2 for step in range(8)]))
+x, y = plinth.shard((x, torch.from_numpy(generator.integers(0, 3, 96))))
+torch.manual_seed(0)
+with plinth.partitioner(2):
+    table = nn.Embedding(8, 5, sparse=True)
+model = nn.ModuleList([table, nn.Linear(15, 3), nn.Linear(4, 4)])
+optimizer = eval(sys.argv[1])
+runner = plinth.get_runner(model, optimizer) if len(sys.argv) > 2 else None
+size = 12 * len(y) // 96
+for first in range(0, len(y), size):
+    rows = table(input=x[first:first + size]).flatten(1)
+    nn.functional.cross_entropy(model[1](rows), y[first:first + size]).backward()
+    optimizer.step() if runner is None else runner.step()
+    model.zero_grad()
+if runner is not None:
+    runner.refresh()
+print("".join(f"<{' '.join(f'{value:.5f}' for value in weight.flatten().tolist())}>" for weight in model.parameters()))
+"""
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", [
+    "torch.optim.SGD([*table.parameters(), *model[2].parameters()], lr=0.3, momentum=0.9)",
+    "torch.optim.Adagrad(table.parameters(), lr=0.1, lr_decay=0.5)",
+    "torch.optim.SparseAdam(table.parameters(), lr=0.1)"])
+def test_states_go_on_where_no_own_row_is_touched(optimizer: str, tmp_path: Path) -> None:
+    def weights(*command: str) -> list[list[float]]:
+        run = subprocess.run([*command], capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        return [[float(value) for value in found.split()] for found in re.findall("<(.*?)>", run.stdout)]
+
+    (tmp_path / "loop.py").write_text(ALTERNATING)
+    alone = weights(sys.executable, "loop.py", optimizer)
+    together = weights(mpi_launcher(), "-n", "2", sys.executable, "loop.py", optimizer, "shared")
+    assert len(alone) == 5 and len(together) == 10
+    for weight in weights(sys.executable, "loop.py", optimizer, "shared"), together[:5], together[5:]:
+        assert len(weight[0]) == 40
+        for found, wanted in zip(weight, alone, strict=True):
+            np.testing.assert_allclose(found, wanted, atol=2e-5)
+
+
+#: What each worker gives otherwise than the other, and what is said.
+UNLIKE = {"plinth.get_runner(trainer, copies=('rings', 'servers')[own])": "have other copies, 'rings' and 'servers'",
+          "plinth.get_runner(plinth.trainer('words.yaml', rate=1 + own))": "have other variables, or pieces of tables",
+          "plinth.get_runner(trainer, touched=(0.5, 0.25)[own])": "have other touched, '0.5' and '0.25'"}
+
+
+@pytest.mark.slow
+def test_workers_that_are_not_alike_are_refused(tmp_path: Path) -> None:
+    written(tmp_path)
+    loop = "import plinth\nfrom plinth.workers.group import rank_and_size\nown, _ = rank_and_size()\n"
+    for number, call in enumerate(UNLIKE):
+        loop += (f"trainer = plinth.trainer('words.yaml', rate=0.5)\ntry:\n    {call}\n"
+                 f"except plinth.Error as error:\n    print({number}, error)\n")
+    (tmp_path / "loop.py").write_text(loop)
+    run = subprocess.run([mpi_launcher(), "-n", "2", sys.executable, "loop.py"], cwd=tmp_path, capture_output=True,
+                         text=True, timeout=PATIENCE)
+    assert run.returncode == 0, run.stderr
+    for number, said in enumerate(UNLIKE.values()):
+        assert f"{number} workers 0 and 1 {said}" in run.stdout
+
+
+def test_a_rank_that_has_left_is_not_waited_for_without_end() -> None:
+    """Messages of one that has left may be on their way for a while."""
+    messages = object.__new__(MpiMessages)
+    messages._transport, messages._patience = SimpleNamespace(endings={2: None}), 120  # type: ignore[assignment]
+    messages._look(LEFT_SECONDS - 1)
+    with pytest.raises(plinth.Error, match="rank 2 has ended, with no error, and nothing has come from others"):
+        messages._look(LEFT_SECONDS + 1)
+    messages._transport = SimpleNamespace(endings={2: "out of memory"})  # type: ignore[assignment]
+    with pytest.raises(plinth.Error, match="rank 2 has ended with an error: out of memory"):
+        messages._look(0)
+
+
 #: How a worker ends that owns rows, and what the others say of it.
 ENDS = {"raise ValueError('out of samples')": "rank 1 has ended with an error: ValueError: out of samples",
         "import os; os.kill(os.getpid(), 9)": ""}
@@ -89,7 +183,7 @@ def test_all_end_when_one_does(ends: str, said: str, tmp_path: Path) -> None:
     before, loop, behind = LOOPS[1].partition("    loss = trainer.step")
     marked = f"    if first == 16 and trainer._workers.own == 1:\n        {ends}\n"
     save = "    if trainer._workers.own == 0:\n        np.savez('saved.npz', first=first)\n"
-    (tmp_path / "loop.py").write_text(f"size = 8\n{before}{marked}{loop}{behind}{save}")
+    (tmp_path / "loop.py").write_text(sized(f"{before}{marked}{loop}{behind}{save}", 8))
     run = subprocess.run([mpi_launcher(), "-n", "2", sys.executable, "loop.py"], cwd=tmp_path, capture_output=True,
                          text=True, timeout=PATIENCE)
     assert run.returncode != 0 and said in run.stderr
@@ -114,7 +208,7 @@ total = sum(parameter.double().sum().item() for parameter in model.parameters())
 stale = runner.staleness()
 print(f"END {total:.9f} {len(stale)} {max(stale)} {runner.sent()['values'] > 0} END")
 """
-    (tmp_path / "loop.py").write_text(f"size = 8\n{loop}")
+    (tmp_path / "loop.py").write_text(sized(loop, 8))
     run = subprocess.run([mpi_launcher(), "-n", "3", sys.executable, "loop.py"], cwd=tmp_path, capture_output=True,
                          text=True, timeout=PATIENCE)
     assert run.returncode == 0, run.stderr
@@ -142,8 +236,34 @@ def test_each_worker_has_as_many_samples(samples: Any, worker: int, wanted: Any,
 def test_samples_without_a_length(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group, "rank_and_size", lambda: (1, 3))
     assert list(islice(plinth.shard(iter(range(20))), 3)) == [1, 4, 7]
+
+    class Source:
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(11))
+
+    # Each epoch anew; of what is left nobody has more than another.
+    shared = plinth.shard(Source())
+    assert [list(shared), list(shared)] == [[1, 4, 7]] * 2
     array = np.arange(10).reshape(5, 2)
     np.testing.assert_array_equal(plinth.shard(array), array[1:3:3])
+
+
+class Pair(NamedTuple):
+    x: list[int]
+    y: list[int]
+
+
+def test_a_named_tuple_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "rank_and_size", lambda: (1, 2))
+    shared = plinth.shard(Pair([1, 2, 3, 4], [5, 6, 7, 8]))
+    assert (shared.x, shared.y) == ([2, 4], [6, 8])
+
+
+@pytest.mark.parametrize("samples", [None, 5, np.float32(3), np.zeros(()), {1, 2, 3}], ids=repr)
+def test_what_has_no_samples_is_refused(samples: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group, "rank_and_size", lambda: (1, 2))
+    assert "samples must be an array, a sequence, a tuple or dict of these, a dataset, or an iterable" in refusal(
+        lambda: plinth.shard(samples))
 
 
 def test_one_worker_has_all_samples() -> None:
@@ -191,12 +311,20 @@ def test_what_cannot_be_is_refused() -> None:
     assert "copies" in refusal(lambda: plinth.get_runner(trainer, copies="server"))
     assert "the model has no table 'tables'; it has table" in refusal(
         lambda: plinth.get_runner(trainer, copies={"tables": "rings"}))
-    assert "resources: a worker of a machine is a number from 0 to 0, not 1" in refusal(
-        lambda: plinth.get_runner(trainer, resources=[[0, 1]]))
     assert "search_steps must be an integer from 0 to" in refusal(lambda: plinth.get_runner(trainer, search_steps=-1))
     assert "staleness must be an integer from 0 to" in refusal(lambda: plinth.get_runner(trainer, staleness=0.5))
-    assert "a trainer's steps are those of dies, which update together; leave out staleness" in refusal(
-        lambda: plinth.get_runner(trainer, staleness=1))
+    for options in ({"staleness": 1}, {"search_steps": 2}, {"average": False}, {"local_aggregation": False},
+                    {"resources": [[0]]}):
+        assert f"a trainer's workers are dies, which update together; leave out {next(iter(options))}" in refusal(
+            lambda options=options: plinth.get_runner(trainer, **options))
+    assert "touched must be a share from 0 to 1, not 1.5" in refusal(lambda: plinth.get_runner(trainer, touched=1.5))
+    assert "the model has no table 'u'; it has table" in refusal(
+        lambda: plinth.get_runner(trainer, touched={"u": 0.5}))
+    assert "rate" in refusal(lambda: plinth.trainer(network, rate="x"))
+    assert "as many samples as targets, at least one, not x of shape (1, 4) and y of shape (2,)" in refusal(
+        lambda: trainer.step([[0] * 4], [1, 2]))
+    assert "not x of shape () and y of shape ()" in refusal(lambda: trainer.step(5, 3))
+    assert "row numbers from 0 to 11, not 0.5" in refusal(lambda: trainer.step([[0, 0.5, 0, 0]], [0]))
     assert "pieces must be an integer from 1 to 1024, not 0" in refusal(lambda: plinth.partitioner(0).__enter__())
     assert "input must be row numbers from 0 to 11, not 12, which stands at position 1 of sample 0" in refusal(
         lambda: trainer.step([[0, 12, 0, 0]], [0]))
@@ -230,6 +358,12 @@ def test_modules_that_cannot_be_shared_are_refused() -> None:
     assert "weight '1.weight' is that of sparse embedding '0.weight' too" in refusal(runner(table, tied))
     module = nn.Sequential(table, nn.Linear(4, 2))
     assert "a module needs the optimizer that its loop updates with" in refusal(lambda: plinth.get_runner(module))
+    assert "optimizer must be one of PyTorch, over the module's parameters, not the text 'sgd'" in refusal(
+        lambda: plinth.get_runner(module, "sgd"))
+    assert "optimizer has 2 parameters that are not the module's" in refusal(
+        lambda: plinth.get_runner(module, torch.optim.SGD(nn.Linear(2, 3).parameters(), lr=0.1)))
+    assert "resources: a worker of a machine is a number from 0 to 0, not 1" in refusal(
+        lambda: plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1), resources=[[0, 1]]))
     with plinth.partitioner(6):
         cut = nn.Embedding(5, 4, sparse=True)
     assert "an embedding of 5 rows cannot be cut in 6 pieces" in refusal(runner(cut))
@@ -241,5 +375,7 @@ def test_modules_that_cannot_be_shared_are_refused() -> None:
     assert "has rows 0 to 4, not 7, which stands at [1, 0] of what it looks up" in refusal(
         lambda: module(torch.tensor([[0], [7]])))
     module(torch.tensor([[1]]))
+    for norm in (0, -1, float("nan"), "1"):
+        assert "a norm to clip to is a positive number" in refusal(lambda norm=norm: shared.clip(norm))
     assert "is looked up twice in a step" in refusal(lambda: module(torch.tensor([[2]])))
     assert shared.ways == {"0.weight": "rings"}

@@ -4,12 +4,12 @@ device, on as many workers as ``mpiexec`` starts (Parallax section 4.1)."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from plinth.api.arguments import choice, flag, optional
 from plinth.api.objects import network as network_of
@@ -23,6 +23,7 @@ from plinth.sharding import MAXIMUM_PIECES
 from plinth.update.kinds import KINDS
 
 if TYPE_CHECKING:
+    from plinth.workers.group import Group
     from plinth.workers.network_trainer import Trainer
     from plinth.workers.torch_asynchronous import AsynchronousRunner
     from plinth.workers.torch_runner import TorchRunner
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 Samples = TypeVar("Samples")
 #: In how many pieces tables that are made now are cut, in a tuple; None of it: outside of any partitioner.
 _PIECES: ContextVar[tuple[int | None] | None] = ContextVar("pieces", default=None)
-#: By the identity of PyTorch's embeddings that a partitioner has cut.
-_CUT: dict[int, int | None] = {}
+#: PyTorch's embeddings that a partitioner has cut, in how many pieces.
+_CUT: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
 
 
 def shard(samples: Samples) -> Samples:
@@ -42,12 +43,13 @@ def shard(samples: Samples) -> Samples:
     Parameters
     ----------
     samples : array, sequence, tuple or dict of arrays, dataset of PyTorch, or iterable
-        Of a tuple or dict each part. An iterable without a length gives every N-th of its items, when it is gone over.
+        Of a tuple or dict each part. An iterable without a length gives every N-th of its items, each time that it is
+        gone over; what is left of it behind the last N goes to nobody.
 
     Raises
     ------
     UserError
-        If there are fewer samples than workers, or parts of different lengths.
+        If there are fewer samples than workers, parts of different lengths, or no samples by number.
     """
     from plinth.workers.group import rank_and_size
 
@@ -64,16 +66,40 @@ def _part(samples: Any, worker: int, workers: int) -> Any:
         return {name: _part(part, worker, workers) for name, part in samples.items()}
     if isinstance(samples, tuple):
         _check_lengths(list(samples))
-        return tuple(_part(part, worker, workers) for part in samples)
+        parts = [_part(part, worker, workers) for part in samples]
+        return type(samples)(*parts) if hasattr(samples, "_fields") else tuple(parts)
     torch = sys.modules.get("torch")
-    if not hasattr(samples, "__len__"):
-        return islice(iter(samples), worker, None, workers)
-    count = len(samples) // workers
+    if torch is not None and isinstance(samples, torch.utils.data.DataLoader):
+        raise UserError("a DataLoader's batches are of all samples, and in an order of its own; share its dataset: "
+                        "DataLoader(plinth.shard(dataset), ...)")
+    if not hasattr(samples, "__len__") and hasattr(samples, "__iter__"):
+        return _Items(samples, worker, workers)
+    try:
+        count = len(samples) // workers
+    except TypeError:
+        count = -1
+    if count < 0 or not hasattr(samples, "__getitem__"):
+        raise UserError("samples must be an array, a sequence, a tuple or dict of these, a dataset, or an iterable, "
+                        f"not {described(samples)}")
     if not count:
         raise UserError(f"{len(samples)} samples cannot be shared by {workers} workers; give each at least one")
     if torch is not None and isinstance(samples, torch.utils.data.Dataset):
         return torch.utils.data.Subset(samples, range(worker, count * workers, workers))
     return samples[worker:count * workers:workers]
+
+
+class _Items:
+    """Every N-th item of an iterable, each time that it is gone over."""
+
+    def __init__(self, items: Iterable[Any], worker: int, workers: int) -> None:
+        self._items, self._worker, self._workers = items, worker, workers
+
+    def __iter__(self) -> Iterator[Any]:
+        for number, item in enumerate(self._items):
+            if number % self._workers == self._worker:
+                own = item
+            if number % self._workers == self._workers - 1:
+                yield own
 
 
 def _check_lengths(parts: Sequence[Any]) -> None:
@@ -104,7 +130,7 @@ def partitioner(pieces: int | None = None) -> Iterator[None]:
     def noting(self: Any, *arguments: Any, **options: Any) -> None:
         assert made is not None
         made(self, *arguments, **options)
-        _CUT[id(self)] = pieces
+        _CUT[self] = pieces
 
     if torch is not None:
         torch.nn.Embedding.__init__ = noting
@@ -116,7 +142,8 @@ def partitioner(pieces: int | None = None) -> Iterator[None]:
         _PIECES.reset(token)
 
 
-def trainer(network: str | Path | Network, *, update: str = "sgd", seed: int = 0, **numbers: float) -> Trainer:
+def trainer(network: str | Path | Network, *, update: str = "sgd", seed: int = 0,
+            rate: float | None = None, momentum: float | None = None, epsilon: float | None = None) -> Trainer:
     """What a training loop over a network has on one device: ``step(x, y)`` trains on a batch, in numpy.
 
     Parameters
@@ -127,8 +154,8 @@ def trainer(network: str | Path | Network, *, update: str = "sgd", seed: int = 0
         An update rule of :data:`plinth.update.kinds.KINDS`.
     seed : int
         Of the first weights.
-    numbers
-        ``rate``, ``momentum``, ``epsilon``; by default the rule's.
+    rate, momentum, epsilon : float or None
+        None: the rule's.
 
     Raises
     ------
@@ -142,7 +169,8 @@ def trainer(network: str | Path | Network, *, update: str = "sgd", seed: int = 0
     definition = network_of(network)
     if not is_integer(seed, 0, (1 << 63) - 1):
         raise UserError(f"seed must be an integer from 0 on, not {described(seed)}")
-    rule = rule_of(ring(1, preset=PRESET), choice("update", update, KINDS), None, definition.name, **numbers)
+    rule = rule_of(ring(1, preset=PRESET), choice("update", update, KINDS), None, definition.name, rate=rate,
+                   momentum=momentum, epsilon=epsilon)
     pieces = _PIECES.get()
     tables = {} if pieces is None else {layer.name: pieces[0] for layer in definition.layers
                                         if isinstance(layer, Embedding)}
@@ -151,7 +179,8 @@ def trainer(network: str | Path | Network, *, update: str = "sgd", seed: int = 0
 
 def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
                copies: str | Mapping[str, str] = AUTO_COPIES, local_aggregation: bool = True, average: bool = True,
-               dense_from: float | None = None, search_steps: int = 0, staleness: int = 0
+               touched: float | Mapping[str, float] | None = None, dense_from: float | None = None,
+               search_steps: int = 0, staleness: int = 0
                ) -> Trainer | TorchRunner | AsynchronousRunner:
     """Keep the copies of a model's variables equal on all workers that ``mpiexec`` has started. Collective.
 
@@ -166,12 +195,15 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
         or its value.
     copies : str or mapping of str to str
         How copies of tables are kept equal: a name of :data:`plinth.names.COPY_NAMES`, of all or of each by name.
+    touched : float, mapping of str to float, or None
+        Share of rows that a worker's samples touch in a step, of all tables or of each by name: with ``copies="auto"``
+        a table is kept equal the way of the fewest words then (Table 3). None: nobody knows; tables have servers.
     local_aggregation : bool
         Gradients are merged on a machine before they go over the network.
     average : bool
         Gradients of a module are means over workers; else sums.
     dense_from : float or None
-        Share of touched rows from which a table is taken for dense; None: never.
+        The share of ``touched`` from which a table is taken for dense; None: never.
     search_steps : int
         Of a module: the number of pieces of tables that ``partitioner()`` has cut is searched for at the beginning,
         with so many steps for each number that is tried (Parallax section 3.2); 0: one piece a machine.
@@ -195,11 +227,13 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
     from plinth.workers.machines import machines_of
     from plinth.workers.network_trainer import Trainer
     from plinth.workers.torch_asynchronous import AsynchronousRunner
-    from plinth.workers.torch_module import is_module
+    from plinth.workers.torch_module import check_optimizer, is_module
     from plinth.workers.torch_runner import TorchRunner
 
     local, mean = flag("local_aggregation", local_aggregation), flag("average", average)
     share = optional(_share, "dense_from", dense_from)
+    shares = {name: _share("touched", value) for name, value in touched.items()} if isinstance(
+        touched, Mapping) else optional(_share, "touched", touched)
     if not isinstance(copies, Mapping):
         choice("copies", copies, COPY_NAMES)
     if not isinstance(model, Trainer) and not is_module(model):
@@ -208,35 +242,59 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
         raise UserError(f"search_steps must be an integer from 0 to {MAXIMUM_BATCH}, not {described(search_steps)}")
     if not is_integer(staleness, 0, MAXIMUM_BATCH):
         raise UserError(f"staleness must be an integer from 0 to {MAXIMUM_BATCH}, not {described(staleness)}")
-    if staleness:
-        _check_own_pace(model, resources, copies, search_steps, share)
-    workers = joined()
-    machines = machines_of(resources, workers.size, workers.told(host_name()), local=local)
     if isinstance(model, Trainer):
         if optimizer is not None:
             raise UserError("a trainer has its own update rule; leave out optimizer")
-        model.join(workers, machines, copies, share)
-        return model
-    if optimizer is None:
+        _leave_out("a trainer's workers are dies, which update together", {
+            "resources": resources is not None, "local_aggregation": not local, "average": not mean,
+            "search_steps": search_steps > 0, "staleness": staleness > 0})
+    elif optimizer is None:
         raise UserError("a module needs the optimizer that its loop updates with; give optimizer")
+    else:
+        check_optimizer(optimizer, model)
+    if staleness:
+        _leave_out("with staleness each worker serves its share of all rows, whoever it shares a machine with", {
+            "resources": resources is not None, "copies": copies not in (AUTO_COPIES, SERVERS),
+            "local_aggregation": not local, "search_steps": search_steps > 0, "touched": touched is not None,
+            "dense_from": dense_from is not None})
+    workers = joined()
+    _check_alike(workers, {
+        "model": type(model).__name__, "variables": _variables(model), "optimizer": type(optimizer).__name__,
+        "resources": str(resources), "copies": str(copies), "local_aggregation": local, "average": mean,
+        "touched": str(touched), "dense_from": share, "search_steps": search_steps, "staleness": staleness})
+    machines = machines_of(resources, workers.size, workers.told(host_name()), local=local)
+    if isinstance(model, Trainer):
+        model.join(workers, machines, copies, shares, share)
+        return model
     if staleness and isinstance(workers, MpiMessages):
         return AsynchronousRunner(model, optimizer, workers, staleness, average=mean)
-    return TorchRunner(model, optimizer, workers, machines, pieces=_CUT, ways=copies, average=mean, dense_from=share,
-                       search_steps=search_steps)
+    return TorchRunner(model, optimizer, workers, machines, pieces=_CUT, ways=copies, average=mean, touched=shares,
+                       dense_from=share, search_steps=search_steps)
 
 
-def _check_own_pace(model: Any, resources: Any, copies: Any, search_steps: int, dense_from: float | None) -> None:
-    """Refuse what workers that do not wait for each other cannot have."""
-    from plinth.workers.torch_module import is_module
+def _leave_out(why: str, given: Mapping[str, bool]) -> None:
+    """Refuse the first of arguments that are given in vain."""
+    for name in (name for name, value in given.items() if value):
+        raise UserError(f"{why}; leave out {name}")
 
-    if not is_module(model):
-        raise UserError("a trainer's steps are those of dies, which update together; leave out staleness, or train a "
-                        "module of PyTorch")
-    others = {"resources": resources is not None, "copies": copies not in (AUTO_COPIES, SERVERS),
-              "search_steps": search_steps > 0, "dense_from": dense_from is not None}
-    for name in (name for name, given in others.items() if given):
-        raise UserError(f"with staleness each worker serves its share of all rows, whoever it shares a machine with; "
-                        f"leave out {name}")
+
+def _variables(model: Any) -> str:
+    """The variables of a model with their shapes, and pieces of tables."""
+    from plinth.workers.network_trainer import Trainer
+
+    if isinstance(model, Trainer):
+        return f"{model.network.name} {model.network.layers} {model.rule} {sorted(model.pieces.items())}"
+    shapes = [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
+    return f"{shapes} {[(name, _CUT[part]) for name, part in model.named_modules() if part in _CUT]}"
+
+
+def _check_alike(workers: Group, own: Mapping[str, Any]) -> None:
+    """Refuse workers that were not given the same. Collective."""
+    for worker, other in enumerate(workers.told(dict(own))):
+        for name in (name for name in own if other[name] != own[name]):
+            what = "variables, or pieces of tables" if name == "variables" else name
+            values = "" if name == "variables" else f", {other[name]!r} and {own[name]!r}"
+            raise UserError(f"workers {worker} and {workers.own} have other {what}{values}; run the same loop on all")
 
 
 def _share(name: str, value: Any) -> float:

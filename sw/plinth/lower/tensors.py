@@ -120,8 +120,9 @@ def row_numbers(name: str, values: Any, shape: tuple[int, int], rows: int) -> ND
         If they are no real numbers of that shape, or the table has no such row.
     """
     whole = _shaped(name, values, shape)
-    if not 0 <= whole.min(initial=0) <= whole.max(initial=0) < rows:
-        sample, position = np.argwhere((whole < 0) | (whole >= rows))[0].tolist()
+    odd = (whole < 0) | (whole >= rows) | (whole != np.floor(whole))
+    if odd.any():
+        sample, position = np.argwhere(odd)[0].tolist()
         raise UserError(f"{name} must be row numbers from 0 to {rows - 1}, not {whole[sample, position]}, which stands "
                         f"at position {position} of sample {sample} of the batch")
     return whole

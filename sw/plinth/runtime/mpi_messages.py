@@ -15,8 +15,11 @@ import numpy as np
 
 from plinth.driver.driver import DieError, RemoteDieError
 from plinth.runtime.memory import Floats
-from plinth.runtime.mpi import BUSY_SECONDS, NAP_SECONDS, MpiTransport, neighbours
+from plinth.runtime.mpi import BUSY_SECONDS, LEAVE_SECONDS, NAP_SECONDS, MpiTransport, neighbours
 from plinth_sim.golden.array import PATIENCE_SECONDS
+
+#: For how long a rank waits that another one has left in order: less than that one waits for it to leave.
+LEFT_SECONDS = LEAVE_SECONDS - 10
 
 
 class _Received:
@@ -165,6 +168,9 @@ class MpiMessages:
         for rank, why in sorted(self._transport.endings.items()):
             if why is not None:
                 raise RemoteDieError(f"rank {rank} has ended with an error: {why}")
+            if waited > LEFT_SECONDS:
+                raise RemoteDieError(f"rank {rank} has ended, with no error, and nothing has come from others for "
+                                     f"{waited:.0f} s; all ranks have to do as many steps")
         if waited > self._patience:
             raise DieError(f"nothing came from other ranks for {self._patience:g} s")
 

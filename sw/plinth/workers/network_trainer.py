@@ -69,7 +69,8 @@ class Trainer:
         self._rows: dict[str, Any] = {}
         self._steps = 0
 
-    def join(self, workers: Group, machines: Machines, ways: str | Mapping[str, str], dense_from: float | None) -> None:
+    def join(self, workers: Group, machines: Machines, ways: str | Mapping[str, str],
+             touched: float | Mapping[str, float] | None = None, dense_from: float | None = None) -> None:
         """Join other workers, before the first step.
 
         Raises
@@ -82,7 +83,7 @@ class Trainer:
         self._workers, self._machines = workers, machines
         tables = [TableSettings(node.name, (node.matrix[1], node.matrix[2])) for node in from_network(
             self.network).nodes if node.gathers]
-        self.ways = ways_of(tables, machines, ways, dense_from)
+        self.ways = ways_of(tables, machines, ways, touched, dense_from)
 
     def _built(self, batch: int) -> NumpyExecutor:
         """What runs steps of so many samples a worker."""
@@ -130,6 +131,9 @@ class Trainer:
             another worker has ended.
         """
         x, y = np.asarray(x), np.asarray(y)
+        if not x.ndim or not y.ndim or len(x) != len(y):
+            raise UserError(f"a step takes as many samples as targets, at least one, not x of shape {x.shape} and y of "
+                            f"shape {y.shape}")
         told = self._workers.told((x, y))
         sizes = [len(samples) for samples, _ in told]
         if len(set(sizes)) > 1 or not sizes[0]:

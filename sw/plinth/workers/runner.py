@@ -30,14 +30,11 @@ class TableSettings:
     shape : (int, int)
     pieces : int
         Pieces of rows that servers own, row r piece r mod ``pieces``.
-    touched : float or None
-        Share of its rows that a worker touches in a step, if it is known.
     """
 
     name: str
     shape: tuple[int, int]
     pieces: int = 1
-    touched: float | None = None
 
 
 class SentTraffic:
@@ -58,13 +55,17 @@ class SentTraffic:
 
 
 def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Mapping[str, str],
-            dense_from: float | None) -> dict[str, str]:
+            touched: float | Mapping[str, float] | None = None, dense_from: float | None = None) -> dict[str, str]:
     """How the copies of each table are kept equal.
 
     Parameters
     ----------
     ways : str or mapping of str to str
         A name of :data:`plinth.names.COPY_NAMES` for all tables, or for each by name.
+    touched : float, mapping of str to float, or None
+        Share of rows that a worker touches in a step, of all tables or of each by name; None: it is not known.
+    dense_from : float or None
+        Share from which a table is taken for dense; None: never.
 
     Raises
     ------
@@ -75,6 +76,7 @@ def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Map
     for name, way in asked.items():
         if way not in COPY_NAMES:
             raise UserError(f"copies of table {name!r} are kept equal by one of {', '.join(COPY_NAMES)}, not {way!r}")
+    for name in [*asked, *(touched if isinstance(touched, Mapping) else ())]:
         if name not in {table.name for table in tables}:
             known = ", ".join(table.name for table in tables) or "none"
             raise UserError(f"the model has no table {name!r}; it has {known}")
@@ -83,10 +85,10 @@ def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Map
     for table in tables:
         way = asked.get(table.name, AUTO_COPIES)
         if way == AUTO_COPIES:
-            # Of rows of which nothing is known few are touched.
-            load = VariableLoad(table.shape[0] * table.shape[1], 0.0 if table.touched is None else table.touched)
-            way = RINGS if count == 1 and most == 1 else SERVERS if table.touched is None else best_way(
-                load, count, most, merged=machines.local, dense_from=dense_from)
+            share = touched.get(table.name) if isinstance(touched, Mapping) else touched
+            way = RINGS if count == 1 and most == 1 else SERVERS if share is None else best_way(
+                VariableLoad(table.shape[0] * table.shape[1], share), count, most, merged=machines.local,
+                dense_from=dense_from)
         chosen[table.name] = way
     return chosen
 

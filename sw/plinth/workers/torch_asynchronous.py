@@ -95,7 +95,8 @@ class AsynchronousRunner:
             If a gradient is not finite, or another worker has ended with an error.
         """
         dense = self._variables.dense_gradients(self._factor)
-        self.exchange.push({**{name: (None, values) for name, values in dense.items()},
+        # What has no gradient is not updated.
+        self.exchange.push({**{name: (None, values) for name, values in dense.items() if values is not None},
                             **self._variables.row_gradients(self._factor)})
         self.optimizer.zero_grad(set_to_none=True)
         self.exchange.begin()

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from plinth.errors import UserError, quoted
+from plinth.files.forms import described
 from plinth.runtime.memory import Floats
 from plinth.workers.channel import Rows
 from plinth.workers.group import Group
@@ -21,14 +22,14 @@ from plinth.workers.runner import TableSettings
 Fetch = Callable[[str, Rows], Floats | None]
 
 
-def tables_of(module: Any, pieces: Mapping[int, int | None], machines: int
+def tables_of(module: Any, pieces: Mapping[Any, int | None], machines: int
               ) -> tuple[dict[str, Any], list[TableSettings]]:
     """The sparse embeddings of a module by the names of their weights, and what they are as tables.
 
     Parameters
     ----------
-    pieces : mapping of int to int or None
-        By the identity of embeddings that a partitioner has cut, in how many pieces; None: one a machine.
+    pieces : mapping of torch.nn.Embedding to int or None
+        Embeddings that a partitioner has cut, in how many pieces; None: one a machine.
 
     Raises
     ------
@@ -71,10 +72,10 @@ def tables_of(module: Any, pieces: Mapping[int, int | None], machines: int
     return embeddings, settings
 
 
-def _pieces(pieces: Mapping[int, int | None], part: Any, machines: int) -> int:
-    if id(part) not in pieces:
+def _pieces(pieces: Mapping[Any, int | None], part: Any, machines: int) -> int:
+    if part not in pieces:
         return 1
-    asked = pieces[id(part)]
+    asked = pieces[part]
     count = min(machines, part.num_embeddings) if asked is None else asked
     if count > part.num_embeddings:
         raise UserError(f"an embedding of {part.num_embeddings} rows cannot be cut in {count} pieces; give at most as "
@@ -88,7 +89,7 @@ class ModuleVariables:
     Parameters
     ----------
     module : torch.nn.Module
-    pieces : mapping of int to int or None
+    pieces : mapping of torch.nn.Embedding to int or None
         As of :func:`tables_of`.
     machines : int
 
@@ -107,7 +108,7 @@ class ModuleVariables:
         As :func:`tables_of`; if a dense parameter is not float32 on the CPU.
     """
 
-    def __init__(self, module: Any, pieces: Mapping[int, int | None], machines: int) -> None:
+    def __init__(self, module: Any, pieces: Mapping[Any, int | None], machines: int) -> None:
         self._module = module
         self.embeddings, self.tables = tables_of(module, pieces, machines)
         weights = {id(part.weight) for part in self.embeddings.values()}
@@ -149,15 +150,15 @@ class ModuleVariables:
         Each look-up raises UserError if a row number is none of its table.
         """
         for name, part in self.embeddings.items():
-            part.register_forward_pre_hook(self._hook(name, fetch))
+            part.register_forward_pre_hook(self._hook(name, fetch), with_kwargs=True)
 
     def _hook(self, name: str, fetch: Fetch) -> Any:
-        def pull(part: Any, arguments: tuple[Any, ...]) -> None:
+        def pull(part: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
             import torch
 
             if not (part.training and torch.is_grad_enabled()):
                 return
-            numbers = arguments[0].detach().numpy()
+            numbers = (arguments[0] if arguments else named["input"]).detach().numpy()
             rows = np.unique(numbers)
             if len(rows) and not 0 <= rows[0] <= rows[-1] < part.num_embeddings:
                 where = np.argwhere((numbers < 0) | (numbers >= part.num_embeddings))[0].tolist()
@@ -170,10 +171,10 @@ class ModuleVariables:
 
         return pull
 
-    def dense_gradients(self, factor: np.float32) -> dict[str, Floats]:
-        """Gradients of dense parameters times a factor: 0 of those that have none."""
-        return {name: np.zeros(tuple(parameter.shape), np.float32) if parameter.grad is None else
-                parameter.grad.detach().numpy() * factor for name, parameter in self.dense}
+    def dense_gradients(self, factor: np.float32) -> dict[str, Floats | None]:
+        """Gradients of dense parameters times a factor; None of those that have none."""
+        return {name: None if parameter.grad is None else parameter.grad.detach().numpy() * factor
+                for name, parameter in self.dense}
 
     def row_gradients(self, factor: np.float32) -> dict[str, tuple[Rows, Floats]]:
         """The rows of each table that this worker has looked up in the step that ends, and their gradients times a
@@ -194,18 +195,35 @@ class ModuleVariables:
             numbers = gradient.indices()[0].numpy()
             places = np.searchsorted(rows, numbers)
             if len(numbers) and (places.max(initial=0) >= len(rows) or not np.array_equal(rows[places], numbers)):
-                raise UserError(f"embedding {name!r} has gradients of rows that the step has not looked up; zero "
-                                "gradients between steps")
+                raise UserError(f"embedding {name!r} has gradients of rows that the step has not looked up while it "
+                                "trains; zero gradients between steps, and have the embedding in train()")
             gradients[places] = gradient.values().numpy() * factor
         return rows, gradients
 
 
 def sparse_gradient(like: Any, rows: Rows, values: Floats) -> Any:
-    """The gradient of rows of a table, ascending, each once, as PyTorch has it; None of no rows."""
+    """The gradient of rows of a table, ascending, each once, as PyTorch has it."""
     import torch
 
-    return torch.sparse_coo_tensor(torch.from_numpy(rows[None].copy()), torch.from_numpy(values.copy()),
-                                   tuple(like.shape), is_coalesced=True, check_invariants=False) if len(rows) else None
+    return torch.sparse_coo_tensor(torch.from_numpy(rows[None].copy()), torch.from_numpy(
+        values.reshape(len(rows), like.shape[1]).copy()), tuple(like.shape), is_coalesced=True, check_invariants=False)
+
+
+def check_optimizer(optimizer: Any, module: Any) -> None:
+    """Refuse what is no optimizer of a module's parameters.
+
+    Raises
+    ------
+    UserError
+    """
+    import torch
+
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise UserError(f"optimizer must be one of PyTorch, over the module's parameters, not {described(optimizer)}")
+    own = {id(parameter) for parameter in module.parameters()}
+    others = sum(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"])
+    if others:
+        raise UserError(f"optimizer has {others} parameters that are not the module's; make it of module.parameters()")
 
 
 def is_module(model: Any) -> bool:

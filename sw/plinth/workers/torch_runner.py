@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from plinth.errors import UserError
-from plinth.names import SERVERS
+from plinth.files.forms import described
+from plinth.names import RINGS, SERVERS
 from plinth.partition.pieces import PieceChoice, Search, search
 from plinth.runtime.memory import Floats
 from plinth.sharding import MAXIMUM_PIECES
@@ -31,6 +32,16 @@ from plinth.workers.torch_module import ModuleVariables, sparse_gradient
 MOST_TIMES = 16
 
 
+def _check_rings(optimizer: Any, ways: Mapping[str, str], workers: int) -> None:
+    """Refuse optimizers that would count rows which nobody has looked up, where gradients have all rows."""
+    from torch.optim import SparseAdam
+
+    for name in (name for name, way in ways.items() if way == RINGS and workers > 1):
+        if isinstance(optimizer, SparseAdam):
+            raise UserError(f"SparseAdam leaves rows as they are that no worker has looked up, and round a ring table "
+                            f"{name!r} has the gradients of all; give copies of servers or gathered")
+
+
 class TorchRunner:
     """Keeps the copies of a module's parameters equal.
 
@@ -41,12 +52,14 @@ class TorchRunner:
         Over the module's parameters, with whatever hyper-parameters.
     workers : Group
     machines : Machines
-    pieces : mapping of int to int or None
+    pieces : mapping of torch.nn.Embedding to int or None
         As of :func:`plinth.workers.torch_module.tables_of`.
     ways : str or mapping of str to str
         How copies of tables are kept equal: :func:`plinth.workers.runner.ways_of`.
     average : bool
         Gradients are means over workers; else sums.
+    touched : float, mapping of str to float, or None
+        As of :func:`plinth.workers.runner.ways_of`.
     dense_from : float or None
         Share of touched rows from which a table is taken for dense.
     search_steps : int
@@ -60,18 +73,20 @@ class TorchRunner:
     """
 
     def __init__(self, module: Any, optimizer: Any, workers: Group, machines: Machines, *,
-                 pieces: Mapping[int, int | None], ways: str | Mapping[str, str], average: bool = True,
-                 dense_from: float | None = None, search_steps: int = 0) -> None:
+                 pieces: Mapping[Any, int | None], ways: str | Mapping[str, str], average: bool = True,
+                 touched: float | Mapping[str, float] | None = None, dense_from: float | None = None,
+                 search_steps: int = 0) -> None:
         self.module, self.optimizer, self.workers, self._machines = module, optimizer, workers, machines
         self._variables = ModuleVariables(module, pieces, len(machines.members))
         self._embeddings, self._tables = self._variables.embeddings, self._variables.tables
-        self.ways = ways_of(self._tables, machines, ways, dense_from)
+        self.ways = ways_of(self._tables, machines, ways, touched, dense_from)
+        _check_rings(optimizer, self.ways, workers.size)
         self.exchange = self._exchange()
         self._share = np.float32(1 / workers.size if average else 1.0)
-        self._aggregated = False
+        self._aggregated, self._steps = False, 0
         #: Tables whose number of pieces is searched for.
         self._searched = [name for name, part in self._embeddings.items()
-                          if self.ways[name] == SERVERS and id(part) in pieces and pieces[id(part)] is None]
+                          if self.ways[name] == SERVERS and part in pieces and pieces[part] is None]
         self._search: Search | None = None
         if search_steps and self._searched and workers.size > 1:
             most = min(MAXIMUM_PIECES, *(self._embeddings[name].num_embeddings for name in self._searched))
@@ -85,7 +100,8 @@ class TorchRunner:
 
     def _exchange(self) -> SynchronousExchange:
         return SynchronousExchange(self.workers, self._machines, self._tables,
-                                   [parameter.numel() for _, parameter in self._variables.dense], self.ways,
+                                   [*(parameter.numel() for _, parameter in self._variables.dense),
+                                    len(self._variables.dense) + len(self._tables)], self.ways,
                                    {name: partial(self._variables.rows, name) for name in self._embeddings})
 
     def _measured(self) -> None:
@@ -129,18 +145,29 @@ class TorchRunner:
 
         if self._aggregated:
             return
-        dense = self._variables.dense_gradients(self._share)
-        sums, tables = self.exchange.aggregate(list(dense.values()), self._variables.row_gradients(self._share))
-        for (_, parameter), total in zip(self._variables.dense, sums, strict=True):
-            parameter.grad = torch.from_numpy(total.copy())
+        dense, rows = self._variables.dense_gradients(self._share), self._variables.row_gradients(self._share)
+        # What no worker has a gradient of has none, as on one device: an optimizer leaves it alone. Of a table that
+        # any worker has looked up every owner has one, if of no rows: momentum goes on, and steps count.
+        flags = np.array([*(values is not None for values in dense.values()),
+                          *(len(numbers) > 0 for numbers, _ in rows.values())], np.float32)
+        zeros = (np.zeros(tuple(parameter.shape), np.float32) for _, parameter in self._variables.dense)
+        sums, tables = self.exchange.aggregate([*(zero if values is None else values for zero, values in zip(
+            zeros, dense.values(), strict=True)), flags], rows)
+        *sums, counts = sums
+        if self.workers.size == 1:
+            tables = rows
+        used = dict(zip([*dense, *rows], counts > 0, strict=True))
+        for (name, parameter), total in zip(self._variables.dense, sums, strict=True):
+            parameter.grad = torch.from_numpy(total.copy()) if used[name] else None
         for name, (numbers, values) in tables.items():
             weight = self._embeddings[name].weight
-            weight.grad = sparse_gradient(weight, numbers, values)
+            weight.grad = sparse_gradient(weight, numbers, values) if used[name] else None
         self._aggregated = True
 
     def step(self) -> None:
         """Update, in place of ``optimizer.step()``. Collective."""
         self.aggregate()
+        self._steps += 1
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._aggregated = False
@@ -161,7 +188,15 @@ class TorchRunner:
         return float(np.sqrt(squares))
 
     def clip(self, most: float) -> float:
-        """Scale aggregated gradients so that their norm is at most so much; the norm before. Collective."""
+        """Scale aggregated gradients so that their norm is at most so much; the norm before. Collective.
+
+        Raises
+        ------
+        UserError
+            If it is no positive number.
+        """
+        if isinstance(most, bool) or not isinstance(most, (int, float)) or not 0 < most < float("inf"):
+            raise UserError(f"a norm to clip to is a positive number, not {described(most)}")
         norm = self.global_norm()
         factor = np.float32(min(1.0, most / (norm + 1e-6)))
         for parameter in [parameter for _, parameter in self._variables.dense] + [
@@ -201,6 +236,10 @@ class TorchRunner:
                                 "can take over; give the number of pieces, or leave out search_steps")
             found.append(state.numpy())
         return found
+
+    def staleness(self) -> list[int]:
+        """How many updates of others came between each step's pull and its update: none, as all update together."""
+        return [0] * self._steps
 
     def sent(self) -> dict[str, int]:
         """The words of values and of row numbers, and the messages, that this worker has sent other machines."""

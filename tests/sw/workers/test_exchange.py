@@ -225,14 +225,18 @@ def test_what_cannot_be_is_refused() -> None:
     ({"u": RINGS}, "the model has no table 'u'; it has t")])
 def test_ways_that_are_none_are_refused(ways: Any, message: str) -> None:
     with pytest.raises(UserError) as error:
-        ways_of([TableSettings("t", (3, 4))], Machines(((0,), (1,))), ways, None)
+        ways_of([TableSettings("t", (3, 4))], Machines(((0,), (1,))), ways)
     assert str(error.value) == message
 
 
 def test_ways_of_tables() -> None:
     """Of a table of which nothing is known few rows are touched; a worker that is alone has it whole."""
-    tables = [TableSettings("t", (3, 4)), TableSettings("u", (30, 4), touched=0.9), TableSettings("v", (30, 4))]
+    tables = [TableSettings("t", (3, 4)), TableSettings("u", (30, 4)), TableSettings("v", (30, 4))]
     pair = Machines(((0,), (1,)))
-    assert ways_of(tables, pair, {"v": GATHERED_ROWS}, None) == {"t": SERVERS, "u": GATHERED_ROWS, "v": GATHERED_ROWS}
-    assert ways_of(tables, pair, AUTO_COPIES, 0.9)["u"] == RINGS
-    assert set(ways_of(tables, Machines(((0,),)), AUTO_COPIES, None).values()) == {RINGS}
+    asked, shares = {"v": GATHERED_ROWS}, {"u": 0.9}
+    assert ways_of(tables, pair, asked, shares) == {"t": SERVERS, "u": GATHERED_ROWS, "v": GATHERED_ROWS}
+    assert ways_of(tables, pair, AUTO_COPIES, shares, 0.9) == {"t": SERVERS, "u": RINGS, "v": SERVERS}
+    assert set(ways_of(tables, Machines(((0,), (1,), (2,))), AUTO_COPIES, 0.9).values()) == {SERVERS}
+    assert set(ways_of(tables, Machines(((0,),)), AUTO_COPIES).values()) == {RINGS}
+    with pytest.raises(UserError, match="the model has no table 'w'; it has t, u, v"):
+        ways_of(tables, pair, AUTO_COPIES, {"w": 0.1})
