@@ -49,6 +49,9 @@ def _touched(texts: tuple[str, ...], network: Network) -> Any:
     shares: dict[str, float] = {}
     for text in texts:
         layer, _, share = text.rpartition("=")
+        if layer in shares:
+            raise UserError(f"--touched {text!r}: {f'layer {layer!r}' if layer else 'a share of all tables'} has one "
+                            "already; give one")
         try:
             shares[layer] = float(share)
         except ValueError:

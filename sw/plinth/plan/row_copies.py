@@ -153,8 +153,10 @@ def chosen_copies(sharding: Sharding, target: DieParameters, seconds: Callable[[
     if choice.ways not in (AUTO_COPIES, RINGS):
         missing = [name for name, ways in tables.items() if choice.ways not in ways]
         if missing and sharding.dies > 1:
-            raise UserError(f"copies of variable {missing[0]!r} cannot be kept equal by {choice.ways}, as a level "
-                            f"splits more than its batch, or its rows are taken for dense; choose copies={AUTO_COPIES}")
+            why = "its rows are taken for dense; choose" if choice.dense(shares.get(missing[0])) else (
+                "a level splits its layer by more than the batch; choose planner=parallax, planner=data or")
+            raise UserError(f"copies of variable {missing[0]!r} cannot be kept equal by {choice.ways}, as {why} "
+                            f"copies={AUTO_COPIES}")
         if not tables:
             raise UserError(f"network {sharding.graph.name!r} has no table whose rows could be kept equal by "
                             f"{choice.ways}; choose copies={RINGS}")

@@ -88,6 +88,6 @@ def machines_of(resources: Any, workers: int, names: Sequence[str], *, local: bo
     if sorted(listed) != list(range(workers)):
         twice = next((worker for worker in listed if listed.count(worker) > 1), None)
         missing = next((worker for worker in range(workers) if worker not in listed), None)
-        what = f"worker {twice} is on two machines" if twice is not None else f"worker {missing} is on no machine"
+        what = f"worker {twice} is named twice" if twice is not None else f"worker {missing} is on no machine"
         raise UserError(f"{where}: {what}; give each of {workers} workers one")
     return Machines(tuple(tuple(machine) for machine in resources), local)

@@ -10,6 +10,7 @@ from tests.support.lookups import frequent_words, language_model, random_tables
 import plinth
 from plinth import cli
 from plinth.array.array import ring
+from plinth.cli.planning import _touched
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, GATHERED_ROWS, RINGS, SERVERS
 from plinth.network.file import network_to_yaml
@@ -74,6 +75,19 @@ def test_tables_that_are_touched_often_are_dense() -> None:
     assert note == "table.weights (50.00% of rows touched): rings, as from 50.00% on it is taken for dense"
     with pytest.raises(UserError, match=r"'table\.weights' cannot be kept equal by servers, as .* taken for dense"):
         choose(CopyChoice(SERVERS, dense_from=0.5), times, 0.5)
+
+
+def test_layers_that_are_split_by_more_than_the_batch_have_no_servers() -> None:
+    with pytest.raises(UserError, match=r"by servers, as a level splits its layer by more than the batch; choose "
+                                        r"planner=parallax, planner=data or copies=auto"):
+        plinth.plan(language_model(rows=8, width=8), ring(2), planner="model", batch=8, copies=SERVERS)
+
+
+def test_a_share_is_given_once() -> None:
+    with pytest.raises(UserError, match=r"--touched 'table=0\.2': layer 'table' has one already; give one"):
+        _touched(("table=0.1", "table=0.2"), language_model())
+    with pytest.raises(UserError, match=r"--touched '0\.2': a share of all tables has one already; give one"):
+        _touched(("0.1", "0.2"), language_model())
 
 
 @pytest.mark.parametrize(("way", "sync"), [(SERVERS, Server), (GATHERED_ROWS, Gathered), (RINGS, Ring)])

@@ -22,7 +22,7 @@ def test_machines_are_said_or_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("resources", "message"), [
-    ([[0, 1], [1, 2]], "resources: worker 1 is on two machines; give each of 3 workers one"),
+    ([[0, 1], [1, 2]], "resources: worker 1 is named twice; give each of 3 workers one"),
     ([[0], [2]], "resources: worker 1 is on no machine; give each of 3 workers one"),
     ([[0, 1], [3]], "resources: a worker of a machine is a number from 0 to 2, not 3"),
     ([[0, 1], [True]], "resources: a worker of a machine is a number from 0 to 2, not true"),
