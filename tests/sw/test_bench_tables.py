@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from plinth.array.array import ring
 from plinth.bench import die_tables, tables
 from plinth.bench.language_model import ALL_REDUCE, GATHERED, HYBRID, SERVERS_ONLY, WAYS, ModelSizes
 from plinth.bench.rows import BENCHES
@@ -145,8 +146,13 @@ def test_lines_of_the_loops() -> None:
     assert row.value == max(row.detail.values()) <= 5
 
 
+def small_dies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(die_tables, "ring", lambda dies: ring(dies, preset="ndp-tiny"))
+
+
 @pytest.mark.slow
 def test_rows_that_come_again_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_dies(monkeypatch)
     monkeypatch.setattr(die_tables, "DIE_BATCH", 16)
     numbers = np.random.default_rng(2).zipf(1.5, (200, 4)) % die_tables.DIE_WORDS
     monkeypatch.setattr(die_tables, "labelled", lambda text, shape: (numbers.astype(np.float32), numbers[:, 0] % 16))
@@ -158,11 +164,12 @@ def test_rows_that_come_again_wait(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_rows_on_dies_are_words_of_whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(die_tables, "DIE_STEPS", 4)
+    small_dies(monkeypatch)
+    monkeypatch.setattr(die_tables, "DIE_STEPS", 2)
     monkeypatch.setattr(die_tables, "DIE_BATCH", 8)
     monkeypatch.setattr(die_tables, "DIE_WORDS", 32)
     numbers = np.random.default_rng(2).zipf(1.5, (200, 4)) % 32
     monkeypatch.setattr(die_tables, "labelled", lambda text, shape: (numbers.astype(np.float32), numbers[:, 0]))
     words, gain = die_tables.hybrid_on_dies()
-    assert words.value == 1 and words.detail["servers"]["steps"] == 4
+    assert words.value == 1 and words.detail["servers"]["steps"] == 2
     assert gain.value == pytest.approx(1, abs=0.3) and gain.detail["words_over_all_reduce"] < 1
