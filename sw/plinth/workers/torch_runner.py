@@ -150,9 +150,9 @@ class TorchRunner:
         # any worker has looked up every owner has one, if of no rows: momentum goes on, and steps count.
         flags = np.array([*(values is not None for values in dense.values()),
                           *(len(numbers) > 0 for numbers, _ in rows.values())], np.float32)
-        zeros = (np.zeros(tuple(parameter.shape), np.float32) for _, parameter in self._variables.dense)
-        sums, tables = self.exchange.aggregate([*(zero if values is None else values for zero, values in zip(
-            zeros, dense.values(), strict=True)), flags], rows)
+        gradients = [np.zeros(tuple(parameter.shape), np.float32) if values is None else values
+                     for values, (_, parameter) in zip(dense.values(), self._variables.dense, strict=True)]
+        sums, tables = self.exchange.aggregate([*gradients, flags], rows)
         *sums, counts = sums
         if self.workers.size == 1:
             tables = rows
