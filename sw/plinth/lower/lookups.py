@@ -60,7 +60,7 @@ class LookupNumbers(PlacedTensor):
     Parameters
     ----------
     lookups : Lookups
-        What moves.
+        The rows that move between owners and workers.
     lists : sequence of dict of int to Buffer
         Of each owner, by worker, the list of the rows that it gives it.
     counts : sequence of Buffer
@@ -76,7 +76,7 @@ class LookupNumbers(PlacedTensor):
 
     @property
     def moved(self) -> Lookups:
-        """What moves."""
+        """The rows that move between owners and workers, by the layer that looks them up."""
         assert self.lookups is not None
         return self.lookups
 

@@ -47,12 +47,12 @@ class _ListPart(NamedTuple):
 
     @property
     def width(self) -> int:
-        """Words of a row."""
+        """Words of a row, each a number in FP32."""
         return self.work.target.columns
 
     @property
     def capacity(self) -> int:
-        """The most words of them."""
+        """The most words that may be on their way in a step: all rows that either side has room for."""
         return self.width * min(self.work.source.rows, self.work.target.rows)
 
     def rows(self) -> int:

@@ -9,6 +9,7 @@ likewise; of replicated rows, which it has itself, all. A list without rows has 
 looks up: no task moves nothing.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -48,7 +49,7 @@ class Lookups:
 
     @property
     def width(self) -> int:
-        """Words of a row."""
+        """Words of a row of the table, each a number in FP32 or in the dies' format."""
         return self.table.shape[2]
 
     @cached_property
@@ -61,7 +62,7 @@ class Lookups:
 
     @property
     def dies(self) -> int:
-        """Dies of the array."""
+        """The number of dies of the array, those without rows or samples among them."""
         return len(self.traffic.owned)
 
     def capacity(self, owner: int, worker: int) -> int:
@@ -101,7 +102,7 @@ class Lookups:
 
 
 @dataclass(frozen=True)
-class LookupPlace:
+class LookupPlace(ABC):
     """A place of each die for what has so many rows for each owner and worker.
 
     Parameters
@@ -114,12 +115,12 @@ class LookupPlace:
     lookups: Lookups
     packed = False
 
+    @abstractmethod
     def rows(self, die: int) -> int:
-        """Rows of a die."""
-        raise NotImplementedError
+        """The number of rows that a die has room for; 0 of one that takes no part."""
 
     def buffer(self, die: int) -> Buffer:
-        """All of a die."""
+        """The whole place in a die's memory: ``[rows, width]``."""
         width = self.lookups.width
         return Buffer(self.name, 0, self.rows(die), width, width)
 
@@ -150,7 +151,7 @@ class RowCache(LookupPlace):
 
 @dataclass(frozen=True)
 class AllRows(View):
-    """All rows of a cache."""
+    """A cache as a layer reads it in place of its table: the rows of all owners, one owner's behind another's."""
 
     of: RowCache
 
@@ -181,7 +182,7 @@ class LookupLists(LookupPlace):
     that of the one before."""
 
     def buffer(self, die: int) -> Buffer:
-        """All of a die."""
+        """The lists of a die as one row of words, a row number each."""
         words = self.rows(die)
         return Buffer(self.name, 0, 1, words, max(1, words))
 
@@ -211,7 +212,7 @@ class LookupCounts:
     packed = False
 
     def buffer(self, die: int) -> Buffer:
-        """All of a die."""
+        """The counts in a die's memory: ``[2, dies]``, rows given, and below rows got."""
         return Buffer(self.name, 0, 2, self.dies, self.dies)
 
     def place_words(self) -> int:

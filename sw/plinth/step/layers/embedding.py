@@ -28,7 +28,7 @@ class RowTable(Protocol):
         ...
 
     def matrix(self, die: int) -> Buffer:
-        """The rows of a die."""
+        """A die's rows of the table, or its copies of them: ``[rows, width]``."""
         ...
 
 
