@@ -34,7 +34,7 @@ from plinth.partition.pieces import fitted, search, searched
 from plinth.runtime.launcher import printed
 from plinth.train.datasets import labelled
 from plinth.workers.channel import Rows
-from plinth.workers.clocks import Loop, VirtualRun, virtual_run
+from plinth.workers.clocks import VirtualRun, virtual_run
 from plinth.workers.costs import VariableLoad, machine_words
 from plinth.workers.group import Group, joined
 from plinth.workers.machines import Machines
@@ -355,7 +355,7 @@ def _staleness(bound: int, spells: int, x: NDArray[np.int64], y: NDArray[np.int6
         return loss, update
 
     return virtual_run(workers, steps, bound, lambda worker, step: SPELL_FACTOR if slow[worker, step] else 1.0,
-                       Loop(pull, compute))
+                       pull, compute)
 
 
 def _gains(spells: int, x: NDArray[np.int64], y: NDArray[np.int64]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ it costs in loss, is the same on any machine.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 Pulled = TypeVar("Pulled")
 
@@ -64,24 +64,9 @@ class VirtualRun:
     staleness: list[int] = field(default_factory=list)
 
 
-class Loop(Generic[Pulled]):
-    """What a worker does in a step.
-
-    Parameters
-    ----------
-    pull : callable
-        Given the worker and its step, what it computes with, as servers have it.
-    compute : callable
-        Given these and what was pulled, its loss, and what applies its update to what servers have.
-    """
-
-    def __init__(self, pull: Callable[[int, int], Pulled],
-                 compute: Callable[[int, int, Pulled], tuple[float, Callable[[], object]]]) -> None:
-        self.pull, self.compute = pull, compute
-
-
-def virtual_run(workers: int, steps: int, bound: int | None, duration: Callable[[int, int], float], loop: Loop[Pulled]
-                ) -> VirtualRun:
+def virtual_run(workers: int, steps: int, bound: int | None, duration: Callable[[int, int], float],
+                pull: Callable[[int, int], Pulled],
+                compute: Callable[[int, int, Pulled], tuple[float, Callable[[], object]]]) -> VirtualRun:
     """Train in virtual time.
 
     Parameters
@@ -89,9 +74,13 @@ def virtual_run(workers: int, steps: int, bound: int | None, duration: Callable[
     workers, steps : int
         So many steps each.
     bound : int or None
-        As of :class:`Clocks`.
+        Steps that a worker may be ahead of another one; None: any number.
     duration : callable
         Given a worker and its step, how long it takes.
+    pull : callable
+        Given a worker and its step, what it computes with, as servers have it.
+    compute : callable
+        Given these and what was pulled, its loss, and what applies its update to what servers have.
     """
     clocks, run, applied = Clocks(workers, bound), VirtualRun(), 0
     ends: list[tuple[float, int]] = []
@@ -105,7 +94,7 @@ def virtual_run(workers: int, steps: int, bound: int | None, duration: Callable[
             if clocks.done[worker] == steps:
                 clocks.leave(worker)
             elif clocks.may_begin(worker):
-                pulled[worker] = loop.pull(worker, clocks.done[worker]), applied
+                pulled[worker] = pull(worker, clocks.done[worker]), applied
                 heappush(ends, (now + duration(worker, clocks.done[worker]), worker))
             else:
                 left.append(worker)
@@ -115,7 +104,7 @@ def virtual_run(workers: int, steps: int, bound: int | None, duration: Callable[
     while ends:
         now, worker = heappop(ends)
         values, before = pulled.pop(worker)
-        loss, update = loop.compute(worker, clocks.done[worker], values)
+        loss, update = compute(worker, clocks.done[worker], values)
         update()
         run.seconds.append(now)
         run.losses.append(loss)

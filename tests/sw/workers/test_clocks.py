@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from plinth.workers.clocks import Clocks, Loop, VirtualRun, virtual_run
+from plinth.workers.clocks import Clocks, VirtualRun, virtual_run
 
 
 def test_who_is_too_far_ahead_may_not_begin() -> None:
@@ -50,7 +50,7 @@ def run(bound: int | None, duration: Callable[[int, int], float], workers: int =
 
         return float(worker), update
 
-    found = virtual_run(workers, steps, bound, duration, Loop(pull, compute))
+    found = virtual_run(workers, steps, bound, duration, pull, compute)
     assert done == [steps] * workers and len(found.seconds) == workers * steps
     assert found.seconds == sorted(found.seconds)
     return found, pulls
