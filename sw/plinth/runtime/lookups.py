@@ -93,7 +93,24 @@ class ArrivingRows(NamedTuple):
 class LookupMoves:
     """The kernels and messages of a pull or a push, on the dies of a process.
 
-    Parameters are as of :class:`~plinth.runtime.crossings.Moves`.
+    Parameters
+    ----------
+    operation : RowPull or RowPush
+    memories : mapping of int to Memory
+        Of the process's dies.
+    ranks : sequence of int
+        The process of each die.
+    ends : Ends
+        Of messages to other processes; not asked for if there are none.
+    tag : int
+        Of its messages.
+
+    Attributes
+    ----------
+    kernels : list of Kernel
+        Copies within the process, and what sends rows to other processes.
+    messages : list of ArrivingRows
+        What comes from other processes.
     """
 
     def __init__(self, operation: RowPull | RowPush, memories: Mapping[int, Memory], ranks: Sequence[int], ends: Ends,

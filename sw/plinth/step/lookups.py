@@ -166,14 +166,16 @@ class RowSlots(LookupPlace):
     owner's own stay in its cache."""
 
     def rows(self, die: int) -> int:
-        return self._before(die, self.lookups.dies)
+        return self._slot_rows_before(die, self.lookups.dies)
 
-    def _before(self, owner: int, worker: int) -> int:
+    def _slot_rows_before(self, owner: int, worker: int) -> int:
+        """Rows of an owner's slots of the workers before one."""
         return sum(self.lookups.capacity(owner, other) for other in range(worker) if other != owner)
 
     def of(self, owner: int, worker: int) -> Buffer:
         """An owner's slot of a worker, with as many rows as there may be."""
-        return self.buffer(owner).lines(self._before(owner, worker), self.lookups.capacity(owner, worker))
+        first, count = self._slot_rows_before(owner, worker), self.lookups.capacity(owner, worker)
+        return self.buffer(owner).lines(first, count)
 
 
 @dataclass(frozen=True)
@@ -191,14 +193,15 @@ class LookupLists(LookupPlace):
 
     def rows(self, die: int) -> int:
         """Words of a die: a number for each row that it may give."""
-        return self._before(die, self.lookups.dies)
+        return self._list_words_before(die, self.lookups.dies)
 
-    def _before(self, owner: int, worker: int) -> int:
+    def _list_words_before(self, owner: int, worker: int) -> int:
+        """Words of an owner's lists for the workers before one."""
         return sum(self.lookups.capacity(owner, other) for other in range(worker))
 
     def of(self, owner: int, worker: int) -> Buffer:
         """The list of an owner's rows that a worker looks up, with room for as many as there may be."""
-        first, count = self._before(owner, worker), self.lookups.capacity(owner, worker)
+        first, count = self._list_words_before(owner, worker), self.lookups.capacity(owner, worker)
         return self.buffer(owner).part(f"{self.name}[{worker}]", first, 1, count)
 
 
