@@ -1,6 +1,8 @@
 """The three calls around a loop for one device: the loops of the docs on one and on several workers, and what is
 refused."""
 
+import copy
+import pickle
 import re
 import subprocess
 import sys
@@ -18,6 +20,7 @@ from tests.support.lookups import frequent_words, language_model
 from tests.support.ranks import PATIENCE
 
 import plinth
+from plinth.files.forms import described
 from plinth.host import mpi_launcher
 from plinth.network.file import network_to_yaml
 from plinth.runtime.mpi_messages import LEFT_SECONDS, MpiMessages
@@ -307,25 +310,18 @@ def test_what_cannot_be_is_refused() -> None:
         lambda: plinth.get_runner(3))
     assert "a trainer has its own update rule; leave out optimizer" in refusal(
         lambda: plinth.get_runner(trainer, "adam"))
-    assert "dense_from must be a share from 0 to 1, not 2" in refusal(lambda: plinth.get_runner(trainer, dense_from=2))
-    assert "copies" in refusal(lambda: plinth.get_runner(trainer, copies="server"))
     assert "the model has no table 'tables'; it has table" in refusal(
         lambda: plinth.get_runner(trainer, copies={"tables": "rings"}))
-    assert "search_steps must be an integer from 0 to" in refusal(lambda: plinth.get_runner(trainer, search_steps=-1))
-    assert "staleness must be an integer from 0 to" in refusal(lambda: plinth.get_runner(trainer, staleness=0.5))
     for options in ({"staleness": 1}, {"search_steps": 2}, {"average": False}, {"local_aggregation": False},
                     {"resources": [[0]]}):
         assert f"a trainer's workers are dies, which update together; leave out {next(iter(options))}" in refusal(
             lambda options=options: plinth.get_runner(trainer, **options))
-    assert "touched must be a share from 0 to 1, not 1.5" in refusal(lambda: plinth.get_runner(trainer, touched=1.5))
     assert "the model has no table 'u'; it has table" in refusal(
         lambda: plinth.get_runner(trainer, touched={"u": 0.5}))
-    assert "rate" in refusal(lambda: plinth.trainer(network, rate="x"))
     assert "as many samples as targets, at least one, not x of shape (1, 4) and y of shape (2,)" in refusal(
         lambda: trainer.step([[0] * 4], [1, 2]))
     assert "not x of shape () and y of shape ()" in refusal(lambda: trainer.step(5, 3))
     assert "row numbers from 0 to 11, not 0.5" in refusal(lambda: trainer.step([[0, 0.5, 0, 0]], [0]))
-    assert "pieces must be an integer from 1 to 1024, not 0" in refusal(lambda: plinth.partitioner(0).__enter__())
     assert "input must be row numbers from 0 to 11, not 12, which stands at position 1 of sample 0" in refusal(
         lambda: trainer.step([[0, 12, 0, 0]], [0]))
     assert "y must be class numbers from 0 to 9, one a sample" in refusal(lambda: trainer.step([[0] * 4], [10]))
@@ -335,6 +331,97 @@ def test_what_cannot_be_is_refused() -> None:
     assert "workers are joined before the first step; call get_runner before the loop" in refusal(
         lambda: plinth.get_runner(trainer))
     assert isinstance(trainer, Trainer)
+
+
+#: Calls by the arguments that they are given, and of some arguments how a refusal begins, with values that are refused.
+CALLS: dict[str, tuple[Any, list[tuple[list[str], str, list[Any]]]]] = {
+    "trainer": (lambda options: plinth.trainer(**{"network": language_model(rows=12), **options}), [
+        (["rate", "momentum", "epsilon"], "a finite number", [True, "x", [], float("nan"), 10**400]),
+        (["seed"], f"an integer from 0 to {2**63 - 1}", [None, True, "x", 0.5, -1, 2**63]),
+        (["update"], "one of 'sgd', 'momentum', ", [None, True, "adam", 3, ["sgd"]]),
+        (["network"], "a name, a path, or an object of the library", [True, 3, b"x", ["words"]])]),
+    "partitioner": (lambda options: plinth.partitioner(**options).__enter__(), [
+        (["pieces"], "an integer from 1 to 1024", [True, "2", 0.5, 0, 1025, [2]])]),
+    "get_runner": (lambda options: plinth.get_runner(**{"model": plinth.trainer(language_model(rows=12)), **options}), [
+        (["model"], "a trainer of plinth.trainer, or a module of PyTorch", [None, 3, "words", Trainer]),
+        (["copies"], "one of 'auto', 'rings', ", [None, True, "server", 3, ["rings"]]),
+        (["touched", "dense_from"], "a finite number from 0 to 1", [True, "x", -1, 1.5, float("nan"), [0.5], b"0.5"]),
+        (["local_aggregation", "average"], "True or False", [None, 1, 0, "no", []]),
+        (["search_steps", "staleness"], "an integer from 0 to 1048576", [None, True, "2", 0.5, -1, [1]])])}
+
+
+@pytest.mark.parametrize(("call", "name", "wanted", "value"), [
+    (call, name, wanted, value) for call, (_, cases) in CALLS.items() for names, wanted, values in cases
+    for name in names for value in values],
+    ids=lambda value: repr(value)[:20])
+def test_arguments_of_a_wrong_kind_are_refused(call: str, name: str, wanted: str, value: Any) -> None:
+    """One line names the argument, what it has to be, and what was given."""
+    said = refusal(lambda: CALLS[call][0]({name: value}))
+    assert said.startswith(f"{name} must be {wanted}")
+    assert said.partition(", not ")[2][:12] in (repr(value)[:12], described(value)[:12])
+
+
+def test_values_of_a_wrong_kind_for_one_table_are_refused() -> None:
+    trainer = plinth.trainer(language_model(rows=12))
+    for way in (3, ["rings"], None):
+        assert "copies of table 'table' are kept equal by one of auto, rings, " in refusal(
+            lambda way=way: plinth.get_runner(trainer, copies={"table": way}))
+    assert "touched must be a finite number from 0 to 1, not 'x'" in refusal(
+        lambda: plinth.get_runner(trainer, touched={"table": "x"}))
+
+
+@needs_torch
+@pytest.mark.parametrize("value", [True, 3, b"x", {"machines": [[0]]}, np.zeros((1, 1)), "", "a\0b", [["0"]], [[0.0]]],
+                         ids=repr)
+def test_resources_of_a_wrong_kind_are_refused(value: Any) -> None:
+    import torch
+
+    module = torch.nn.Linear(2, 3)
+    said = refusal(lambda: plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1), resources=value))
+    assert said.startswith("resources")
+
+
+#: In how many pieces embeddings are cut, of contexts that are entered before PyTorch is loaded.
+LATE = """
+import plinth
+with plinth.partitioner(3):
+    with plinth.partitioner(2):
+        import torch
+        made = [torch.nn.Embedding(8, 5, sparse=True)]
+    made.append(torch.nn.Embedding(8, 5, sparse=True))
+    with plinth.partitioner():
+        made.append(torch.nn.Embedding(8, 5, sparse=True))
+    made.append(torch.nn.Embedding(8, 5, sparse=True))
+    module = torch.nn.Sequential(*made)
+    runner = plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1))
+    made.append(torch.nn.Embedding(8, 5, sparse=True))
+made.append(torch.nn.Embedding(8, 5, sparse=True))
+from plinth.workers.torch_module import tables_of
+print([table.pieces for table in runner._tables])
+print([table.pieces for table in tables_of(torch.nn.Sequential(*made), 5)[1]])
+"""
+
+
+@needs_torch
+def test_a_context_that_is_entered_before_pytorch_is_loaded_cuts() -> None:
+    run = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=PATIENCE)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout == "[2, 3, 1, 3]\n[2, 3, 5, 3, 3, 1]\n"
+
+
+@needs_torch
+def test_copies_of_what_is_cut_are_cut() -> None:
+    import torch
+    from torch import nn
+
+    with plinth.partitioner(2):
+        inner = nn.Embedding(8, 5, sparse=True)
+    with plinth.partitioner(3):
+        module = nn.Sequential(inner, nn.Sequential(nn.Embedding(8, 5, sparse=True)))
+    module.append(nn.Embedding(8, 5, sparse=True))
+    for made in (module, copy.copy(module), copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        runner: Any = plinth.get_runner(made, torch.optim.SGD(made.parameters(), lr=0.1))
+        assert [table.pieces for table in runner._tables] == [2, 3, 1]
 
 
 @needs_torch

@@ -3,19 +3,19 @@ device, on as many workers as ``mpiexec`` starts (Parallax section 4.1)."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from plinth.api.arguments import choice, flag, optional
+from plinth.api.arguments import choice, flag, integer, optional, path, real
 from plinth.api.objects import network as network_of
 from plinth.errors import UserError
-from plinth.files.forms import described, is_integer
-from plinth.limits import MAXIMUM_BATCH
+from plinth.files.forms import described
+from plinth.limits import MAXIMUM_BATCH, MAXIMUM_SEED
 from plinth.names import AUTO_COPIES, COPY_NAMES, SERVERS
 from plinth.network.layers import Embedding
 from plinth.network.network import Network
@@ -29,10 +29,25 @@ if TYPE_CHECKING:
     from plinth.workers.torch_runner import TorchRunner
 
 Samples = TypeVar("Samples")
-#: In how many pieces tables that are made now are cut, in a tuple; None of it: outside of any partitioner.
-_PIECES: ContextVar[tuple[int | None] | None] = ContextVar("pieces", default=None)
-#: PyTorch's embeddings that a partitioner has cut, in how many pieces.
-_CUT: WeakKeyDictionary[Any, int | None] = WeakKeyDictionary()
+
+
+class _Partitioner(NamedTuple):
+    """A context of :func:`partitioner` that has been entered.
+
+    Parameters
+    ----------
+    pieces : int or None
+        In how many pieces it cuts tables; None: one a machine.
+    loaded : bool
+        PyTorch was loaded when it was entered.
+    """
+
+    pieces: int | None
+    loaded: bool
+
+
+#: The innermost context; None: outside of any.
+_PARTITIONER: ContextVar[_Partitioner | None] = ContextVar("partitioner", default=None)
 
 
 def shard(samples: Samples) -> Samples:
@@ -122,24 +137,42 @@ def partitioner(pieces: int | None = None) -> Iterator[None]:
     UserError
         If it is no such number.
     """
-    if pieces is not None and not is_integer(pieces, 1, MAXIMUM_PIECES):
-        raise UserError(f"pieces must be an integer from 1 to {MAXIMUM_PIECES}, not {described(pieces)}")
-    token, torch = _PIECES.set((pieces,)), sys.modules.get("torch")
+    from plinth.workers.torch_module import cut
+
+    pieces = optional(integer, "pieces", pieces, 1, MAXIMUM_PIECES)
+    _cut_made()
+    torch = sys.modules.get("torch")
+    token = _PARTITIONER.set(_Partitioner(pieces, torch is not None))
     made = None if torch is None else torch.nn.Embedding.__init__
 
-    def noting(self: Any, *arguments: Any, **options: Any) -> None:
+    def cutting(self: Any, *arguments: Any, **options: Any) -> None:
         assert made is not None
         made(self, *arguments, **options)
-        _CUT[self] = pieces
+        cut(self, pieces)
 
     if torch is not None:
-        torch.nn.Embedding.__init__ = noting
+        torch.nn.Embedding.__init__ = cutting
     try:
         yield
     finally:
         if torch is not None:
             torch.nn.Embedding.__init__ = made
-        _PIECES.reset(token)
+        _cut_made()
+        _PARTITIONER.reset(token)
+
+
+def _cut_made() -> None:
+    """Cut the embeddings that exist, if the innermost context was entered before PyTorch was loaded: all were made in
+    it, or in one within it, which has cut them."""
+    from plinth.workers.torch_module import cut, cut_of
+
+    context, torch = _PARTITIONER.get(), sys.modules.get("torch")
+    if context is None or context.loaded or torch is None:
+        return
+    for thing in gc.get_objects():
+        # isinstance would ask things that stand for others what they are.
+        if issubclass(type(thing), torch.nn.Embedding) and cut_of(thing) is None:
+            cut(thing, context.pieces)
 
 
 def trainer(network: str | Path | Network, *, update: str = "sgd", seed: int = 0,
@@ -166,14 +199,13 @@ def trainer(network: str | Path | Network, *, update: str = "sgd", seed: int = 0
     from plinth.array.array import ring
     from plinth.workers.network_trainer import PRESET, Trainer
 
-    definition = network_of(network)
-    if not is_integer(seed, 0, (1 << 63) - 1):
-        raise UserError(f"seed must be an integer from 0 on, not {described(seed)}")
-    rule = rule_of(ring(1, preset=PRESET), choice("update", update, KINDS), None, definition.name, rate=rate,
-                   momentum=momentum, epsilon=epsilon)
-    pieces = _PIECES.get()
-    tables = {} if pieces is None else {layer.name: pieces[0] for layer in definition.layers
-                                        if isinstance(layer, Embedding)}
+    definition, seed = network_of(network), integer("seed", seed, 0, MAXIMUM_SEED)
+    numbers = {name: optional(real, name, value) for name, value in (
+        ("rate", rate), ("momentum", momentum), ("epsilon", epsilon))}
+    rule = rule_of(ring(1, preset=PRESET), choice("update", update, KINDS), None, definition.name, **numbers)
+    context = _PARTITIONER.get()
+    tables = {} if context is None else {layer.name: context.pieces for layer in definition.layers
+                                         if isinstance(layer, Embedding)}
     return Trainer(definition, rule, seed, pieces=tables)
 
 
@@ -231,17 +263,17 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
     from plinth.workers.torch_runner import TorchRunner
 
     local, mean = flag("local_aggregation", local_aggregation), flag("average", average)
-    share = optional(_share, "dense_from", dense_from)
-    shares = {name: _share("touched", value) for name, value in touched.items()} if isinstance(
-        touched, Mapping) else optional(_share, "touched", touched)
+    share = optional(real, "dense_from", dense_from, 0, 1)
+    shares = {name: real("touched", value, 0, 1) for name, value in touched.items()} if isinstance(
+        touched, Mapping) else optional(real, "touched", touched, 0, 1)
+    if isinstance(resources, (str, Path)):
+        path("resources", resources)
     if not isinstance(copies, Mapping):
         choice("copies", copies, COPY_NAMES)
     if not isinstance(model, Trainer) and not is_module(model):
         raise UserError(f"model must be a trainer of plinth.trainer, or a module of PyTorch, not {described(model)}")
-    if not is_integer(search_steps, 0, MAXIMUM_BATCH):
-        raise UserError(f"search_steps must be an integer from 0 to {MAXIMUM_BATCH}, not {described(search_steps)}")
-    if not is_integer(staleness, 0, MAXIMUM_BATCH):
-        raise UserError(f"staleness must be an integer from 0 to {MAXIMUM_BATCH}, not {described(staleness)}")
+    search_steps = integer("search_steps", search_steps, 0, MAXIMUM_BATCH)
+    staleness = integer("staleness", staleness, 0, MAXIMUM_BATCH)
     if isinstance(model, Trainer):
         if optimizer is not None:
             raise UserError("a trainer has its own update rule; leave out optimizer")
@@ -252,6 +284,8 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
         raise UserError("a module needs the optimizer that its loop updates with; give optimizer")
     else:
         check_optimizer(optimizer, model)
+        # It may be in a context yet.
+        _cut_made()
     if staleness:
         _leave_out("with staleness each worker serves its share of all rows, whoever it shares a machine with", {
             "resources": resources is not None, "copies": copies not in (AUTO_COPIES, SERVERS),
@@ -268,7 +302,7 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
         return model
     if staleness and isinstance(workers, MpiMessages):
         return AsynchronousRunner(model, optimizer, workers, staleness, average=mean)
-    return TorchRunner(model, optimizer, workers, machines, pieces=_CUT, ways=copies, average=mean, touched=shares,
+    return TorchRunner(model, optimizer, workers, machines, ways=copies, average=mean, touched=shares,
                        dense_from=share, search_steps=search_steps)
 
 
@@ -281,11 +315,12 @@ def _leave_out(why: str, given: Mapping[str, bool]) -> None:
 def _variables(model: Any) -> str:
     """The variables of a model with their shapes, and pieces of tables."""
     from plinth.workers.network_trainer import Trainer
+    from plinth.workers.torch_module import cut_of
 
     if isinstance(model, Trainer):
         return f"{model.network.name} {model.network.layers} {model.rule} {sorted(model.pieces.items())}"
     shapes = [(name, tuple(parameter.shape)) for name, parameter in model.named_parameters()]
-    return f"{shapes} {[(name, _CUT[part]) for name, part in model.named_modules() if part in _CUT]}"
+    return f"{shapes} {[(name, pieces) for name, part in model.named_modules() if (pieces := cut_of(part))]}"
 
 
 def _check_alike(workers: Group, own: Mapping[str, Any]) -> None:
@@ -295,10 +330,3 @@ def _check_alike(workers: Group, own: Mapping[str, Any]) -> None:
             what = "variables, or pieces of tables" if name == "variables" else name
             values = "" if name == "variables" else f", {other[name]!r} and {own[name]!r}"
             raise UserError(f"workers {worker} and {workers.own} have other {what}{values}; run the same loop on all")
-
-
-def _share(name: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
-        raise UserError(f"{name} must be a share from 0 to 1, not {described(value)}")
-    return float(value)
-

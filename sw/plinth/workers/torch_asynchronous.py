@@ -77,7 +77,7 @@ class AsynchronousRunner:
 
     def __init__(self, module: Any, optimizer: Any, workers: MpiMessages, bound: int, *, average: bool = True) -> None:
         self.module, self.optimizer, self.workers = module, optimizer, workers
-        self._variables = ModuleVariables(module, {}, workers.size)
+        self._variables = ModuleVariables(module, workers.size)
         self._variables.copy_first(workers)
         self._factor = np.float32(1 / workers.size if average else 1.0)
         self.exchange = AsynchronousExchange(workers, ModuleShare(module, optimizer),

@@ -6,7 +6,7 @@ so that whoever shares them can fetch them first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,19 +22,25 @@ from plinth.workers.runner import TableSettings
 Fetch = Callable[[str, Rows], Floats | None]
 
 
-def tables_of(module: Any, pieces: Mapping[Any, int | None], machines: int
-              ) -> tuple[dict[str, Any], list[TableSettings]]:
-    """The sparse embeddings of a module by the names of their weights, and what they are as tables.
+def cut(embedding: Any, pieces: int | None) -> None:
+    """Cut an embedding in a number of pieces; None: one a machine. Copies of it, by deepcopy or pickle, are cut alike.
+    """
+    embedding.plinth_pieces = (pieces,)
 
-    Parameters
-    ----------
-    pieces : mapping of torch.nn.Embedding to int or None
-        Embeddings that a partitioner has cut, in how many pieces; None: one a machine.
+
+def cut_of(part: Any) -> tuple[int | None] | None:
+    """The number of pieces that :func:`cut` was given for a part of a module, in a tuple; None: it is not cut."""
+    pieces: tuple[int | None] | None = getattr(part, "plinth_pieces", None)
+    return pieces
+
+
+def tables_of(module: Any, machines: int) -> tuple[dict[str, Any], list[TableSettings]]:
+    """The sparse embeddings of a module by the names of their weights, and what they are as tables.
 
     Raises
     ------
     UserError
-        If the embedding is used as none can be that is shared.
+        If an embedding is used as none can be that is shared, or is cut in more pieces than it has rows.
     """
     import torch
 
@@ -68,15 +74,15 @@ def tables_of(module: Any, pieces: Mapping[Any, int | None], machines: int
                 raise UserError(f"weight {whole!r} is that of sparse embedding {owners[id(parameter)]!r} too, whose "
                                 "gradient is not rows alone then; give it one of its own, or sparse=False")
     settings = [TableSettings(name, (part.num_embeddings, part.embedding_dim),
-                              _pieces(pieces, part, machines)) for name, part in embeddings.items()]
+                              _pieces(part, machines)) for name, part in embeddings.items()]
     return embeddings, settings
 
 
-def _pieces(pieces: Mapping[Any, int | None], part: Any, machines: int) -> int:
-    if part not in pieces:
+def _pieces(part: Any, machines: int) -> int:
+    asked = cut_of(part)
+    if asked is None:
         return 1
-    asked = pieces[part]
-    count = min(machines, part.num_embeddings) if asked is None else asked
+    count = min(machines, part.num_embeddings) if asked[0] is None else asked[0]
     if count > part.num_embeddings:
         raise UserError(f"an embedding of {part.num_embeddings} rows cannot be cut in {count} pieces; give at most as "
                         "many pieces as rows")
@@ -89,9 +95,8 @@ class ModuleVariables:
     Parameters
     ----------
     module : torch.nn.Module
-    pieces : mapping of torch.nn.Embedding to int or None
-        As of :func:`tables_of`.
     machines : int
+        How many pieces an embedding has that was cut without a number.
 
     Attributes
     ----------
@@ -108,9 +113,9 @@ class ModuleVariables:
         As :func:`tables_of`; if a dense parameter is not float32 on the CPU.
     """
 
-    def __init__(self, module: Any, pieces: Mapping[Any, int | None], machines: int) -> None:
+    def __init__(self, module: Any, machines: int) -> None:
         self._module = module
-        self.embeddings, self.tables = tables_of(module, pieces, machines)
+        self.embeddings, self.tables = tables_of(module, machines)
         weights = {id(part.weight) for part in self.embeddings.values()}
         self.dense = [(name, parameter) for name, parameter in module.named_parameters()
                       if id(parameter) not in weights and parameter.requires_grad]

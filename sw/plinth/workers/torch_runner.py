@@ -26,7 +26,7 @@ from plinth.sharding import MAXIMUM_PIECES
 from plinth.workers.group import Group
 from plinth.workers.machines import Machines
 from plinth.workers.runner import SynchronousExchange, ways_of
-from plinth.workers.torch_module import ModuleVariables, sparse_gradient
+from plinth.workers.torch_module import ModuleVariables, cut_of, sparse_gradient
 
 #: Pieces a machine up to which the search goes.
 MOST_TIMES = 16
@@ -52,8 +52,6 @@ class TorchRunner:
         Over the module's parameters, with whatever hyper-parameters.
     workers : Group
     machines : Machines
-    pieces : mapping of torch.nn.Embedding to int or None
-        As of :func:`plinth.workers.torch_module.tables_of`.
     ways : str or mapping of str to str
         How copies of tables are kept equal: :func:`plinth.workers.runner.ways_of`.
     average : bool
@@ -73,11 +71,11 @@ class TorchRunner:
     """
 
     def __init__(self, module: Any, optimizer: Any, workers: Group, machines: Machines, *,
-                 pieces: Mapping[Any, int | None], ways: str | Mapping[str, str], average: bool = True,
+                 ways: str | Mapping[str, str], average: bool = True,
                  touched: float | Mapping[str, float] | None = None, dense_from: float | None = None,
                  search_steps: int = 0) -> None:
         self.module, self.optimizer, self.workers, self._machines = module, optimizer, workers, machines
-        self._variables = ModuleVariables(module, pieces, len(machines.members))
+        self._variables = ModuleVariables(module, len(machines.members))
         self._embeddings, self._tables = self._variables.embeddings, self._variables.tables
         self.ways = ways_of(self._tables, machines, ways, touched, dense_from)
         _check_rings(optimizer, self.ways, workers.size)
@@ -86,7 +84,7 @@ class TorchRunner:
         self._aggregated, self._steps = False, 0
         #: Tables whose number of pieces is searched for.
         self._searched = [name for name, part in self._embeddings.items()
-                          if self.ways[name] == SERVERS and part in pieces and pieces[part] is None]
+                          if self.ways[name] == SERVERS and cut_of(part) == (None,)]
         self._search: Search | None = None
         if search_steps and self._searched and workers.size > 1:
             most = min(MAXIMUM_PIECES, *(self._embeddings[name].num_embeddings for name in self._searched))
