@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plinth.errors import UserError, cause
 from plinth.runtime.memory import Floats
@@ -49,25 +50,77 @@ def _words(values: Values) -> Counter[str]:
                    indices=sum(len(rows) for rows, _ in values.values() if rows is not None), messages=1)
 
 
+class _Outbox:
+    """Messages of one tag to other workers, and to this one's own server, which go while it does other things.
+
+    Parameters
+    ----------
+    communicator : mpi4py.MPI.Intracomm
+    tag : int
+
+    Attributes
+    ----------
+    sent : Counter of str
+        Words of values and of row numbers, and messages of such, that have gone to others.
+    """
+
+    def __init__(self, communicator: Any, tag: int) -> None:
+        self._communicator, self._tag = communicator, tag
+        self._requests: list[Any] = []
+        self.sent: Counter[str] = Counter()
+
+    def send(self, worker: int, content: Any, words: Mapping[str, int] | None = None) -> None:
+        """Send a message; ``words``: what counts of it, if it goes to another worker."""
+        self.gone()
+        self._requests.append(self._communicator.isend(content, worker, self._tag))
+        if words is not None and worker != self._communicator.Get_rank():
+            self.sent.update(words)
+
+    def gone(self) -> bool:
+        """Forget the messages that have gone; whether all have."""
+        self._requests = [request for request in self._requests if not request.Test()]
+        return not self._requests
+
+
 class _Server(threading.Thread):
     """Answers until all workers have left, or it is stopped.
 
-    Messages are ``(kind, number of the pull, content)``.
+    Messages are ``(kind, content)``. An answer may be a UserError, which the worker raises.
+
+    Parameters
+    ----------
+    communicator : mpi4py.MPI.Intracomm
+    share : ServerShare
+    clocks : Clocks or None
+        Of the first worker's server, which holds back who is too far ahead.
+
+    Attributes
+    ----------
+    outbox : _Outbox
+        Answers.
+    staleness : list of int
+        Of each update that was applied here, how many of others were since its worker's pull.
+    error : str or None
+        What has ended it.
     """
 
     def __init__(self, communicator: Any, share: ServerShare, clocks: Clocks | None) -> None:
         super().__init__(daemon=True, name="server")
         self._communicator, self._share, self._clocks = communicator, share, clocks
-        self._left = 0
-        #: Updates that were applied here.
-        self.applied = 0
-        self.sent: Counter[str] = Counter()
-        self.stopped = False
-        self._held: list[int] = []
-        self._sent: list[Any] = []
-        #: Of each update that was applied here, how many of others were since its worker's pull.
+        self.outbox = _Outbox(communicator, ANSWERED)
         self.staleness: list[int] = []
         self.error: str | None = None
+        self.stopped = False
+        #: Workers that wait to begin a step, those that wait for all others to settle, and those that have left, the
+        #: first one first.
+        self._held: list[int] = []
+        self._settling: list[int] = []
+        self._left: list[int] = []
+
+    @property
+    def applied(self) -> int:
+        """Updates that were applied here."""
+        return len(self.staleness)
 
     def run(self) -> None:
         """Answer."""
@@ -75,7 +128,7 @@ class _Server(threading.Thread):
 
         status, size = Status(), self._communicator.Get_size()
         try:
-            while self._left < size and not self.stopped:
+            while len(self._left) < size and not self.stopped:
                 message = self._communicator.improbe(tag=ASKED, status=status)
                 if message is None:
                     time.sleep(NAP_SECONDS)
@@ -83,31 +136,19 @@ class _Server(threading.Thread):
                 worker = status.Get_source()
                 kind, content = message.recv()
                 HANDLED[kind](self, worker, content)
-            while self._sent and not self.stopped:
-                self._forget()
+            while not self.outbox.gone() and not self.stopped:
                 time.sleep(NAP_SECONDS)
         except Exception as error:
             self.error = cause(error)
 
-    def _answer(self, worker: int, content: Any) -> None:
-        self._forget()
-        self._sent.append(self._communicator.isend(content, worker, ANSWERED))
-
-    def _forget(self) -> None:
-        """Forget answers that have gone."""
-        self._sent = [request for request in self._sent if not request.Test()]
-
     def _pull(self, worker: int, wanted: Wanted) -> None:
         values = {name: self._share.values(name, rows) for name, rows in wanted.items()}
-        if worker != self._communicator.Get_rank():
-            self.sent += _words({name: (None, own) for name, own in values.items()})
-        self._answer(worker, (self.applied, values))
+        self.outbox.send(worker, (self.applied, values), _words({name: (None, own) for name, own in values.items()}))
 
     def _push(self, worker: int, content: tuple[int, Values]) -> None:
         pulled, gradients = content
         self._share.apply(gradients)
         self.staleness.append(self.applied - pulled)
-        self.applied += 1
 
     def _begin(self, worker: int, content: None) -> None:
         self._held.append(worker)
@@ -118,24 +159,50 @@ class _Server(threading.Thread):
         self._clocks.end(worker)
         self._release()
 
+    def _settle(self, worker: int, content: None) -> None:
+        self._settling.append(worker)
+        self._meet()
+
     def _leave(self, worker: int, content: None) -> None:
-        self._left += 1
+        self._left.append(worker)
         if self._clocks is not None:
             self._clocks.leave(worker)
+        self._meet()
+
+    def _meet(self) -> None:
+        """Answer those that settle once all do, or one has left before."""
+        refusal = UserError(f"worker {self._left[0]} has ended, with no error, before this refresh(); all workers have "
+                            "to call it as often") if self._left else None
+        if refusal is not None or len(self._settling) == self._communicator.Get_size():
+            for worker in self._settling:
+                self.outbox.send(worker, refusal)
+            self._settling = []
+        if self._clocks is not None:
             self._release()
 
     def _release(self) -> None:
+        """Answer those that may begin a step now, and those that never may."""
         assert self._clocks is not None
-        may = [worker for worker in self._held if self._clocks.may_begin(worker)]
-        self._held = [worker for worker in self._held if worker not in may]
-        for worker in may:
-            self._answer(worker, None)
+        held, self._held = self._held, []
+        for worker in held:
+            awaited = self._clocks.awaited(worker)
+            # Who settles waits for all others, and does no step before.
+            late = next((other for other in awaited if other in self._settling), None)
+            if not awaited:
+                self.outbox.send(worker, None)
+            elif late is None:
+                self._held.append(worker)
+            else:
+                done = self._clocks.done
+                self.outbox.send(worker, UserError(
+                    f"worker {late} has called refresh() after {done[late]} steps, and worker {worker} has done "
+                    f"{done[worker]}, too far ahead to go on; all workers have to do as many steps"))
 
 
 #: What a server does with each kind of message.
 HANDLED: dict[str, Callable[[_Server, int, Any], None]] = {
     "pull": _Server._pull, "push": _Server._push, "begin": _Server._begin, "end": _Server._end,
-    "leave": _Server._leave}
+    "settle": _Server._settle, "leave": _Server._leave}
 
 
 class AsynchronousExchange:
@@ -163,9 +230,9 @@ class AsynchronousExchange:
         clocks = Clocks(self.size, bound) if self.own == 0 else None
         self._server = _Server(self._communicator, share, clocks)
         self._server.start()
+        self._outbox = _Outbox(self._communicator, ASKED)
+        #: Updates that each server had applied when this worker last pulled from it.
         self._pulled: dict[int, int] = {}
-        self._requests: list[Any] = []
-        self._sent: Counter[str] = Counter()
         self._open = True
 
     @property
@@ -175,31 +242,37 @@ class AsynchronousExchange:
 
     def sent(self) -> dict[str, int]:
         """Words of values and of row numbers, and messages, that this worker and its server have sent others."""
-        total = self._sent + self._server.sent
+        total = self._outbox.sent + self._server.outbox.sent
         return {name: total[name] for name in ("values", "indices", "messages")}
 
-    def _ask(self, server: int, kind: str, content: Any = None) -> None:
-        self._requests = [request for request in self._requests if not request.Test()]
-        self._requests.append(self._communicator.isend((kind, content), server, ASKED))
+    def _ask(self, server: int, kind: str, content: Any = None, words: Mapping[str, int] | None = None) -> None:
+        self._outbox.send(server, (kind, content), words)
 
     def _answers(self, servers: Sequence[int]) -> dict[int, Any]:
-        """What each of some servers answers."""
-        found: dict[int, Any] = {}
+        """What each of some servers answers; raise what one refuses with."""
+        answers: dict[int, Any] = {}
 
         def answered() -> bool:
             for server in servers:
-                message = None if server in found else self._communicator.improbe(server, ANSWERED)
+                message = None if server in answers else self._communicator.improbe(server, ANSWERED)
                 if message is not None:
-                    found[server] = message.recv()
+                    answers[server] = message.recv()
             self._check_server()
-            return len(found) == len(servers)
+            return len(answers) == len(servers)
 
         self._workers.wait(answered)
-        return found
+        for answer in answers.values():
+            if isinstance(answer, UserError):
+                raise answer
+        return answers
 
     def _check_server(self) -> None:
         if self._server.error is not None:
             raise UserError(f"the server of worker {self.own} has failed: {self._server.error}")
+
+    def _served(self, rows: Rows, server: int) -> NDArray[np.bool_]:
+        """Which of some rows a server has."""
+        return rows % self.size == server
 
     def _shares(self, wanted: Wanted) -> dict[int, dict[str, Rows | None]]:
         """Of each server what is its own of some variables."""
@@ -209,12 +282,18 @@ class AsynchronousExchange:
                 shares.setdefault(self._owner[name], {})[name] = None
                 continue
             for server in range(self.size):
-                if len(own := rows[rows % self.size == server]):
+                if len(own := rows[self._served(rows, server)]):
                     shares.setdefault(server, {})[name] = own
         return shares
 
     def begin(self) -> None:
-        """Wait until this worker may begin its next step."""
+        """Wait until this worker may begin its next step.
+
+        Raises
+        ------
+        UserError
+            If it waits for a worker that settles, which waits for this one.
+        """
         self._ask(0, "begin")
         self._answers([0])
 
@@ -223,9 +302,8 @@ class AsynchronousExchange:
         ``[0, 0]``."""
         shares = self._shares(wanted)
         for server, share in shares.items():
-            if server != self.own:
-                self._sent += Counter(indices=sum(len(rows) for rows in share.values() if rows is not None), messages=1)
-            self._ask(server, "pull", share)
+            indices = sum(len(rows) for rows in share.values() if rows is not None)
+            self._ask(server, "pull", share, {"indices": indices, "messages": 1})
         parts: dict[str, dict[int, Floats]] = {}
         for server, (version, values) in self._answers(list(shares)).items():
             self._pulled[server] = version
@@ -239,7 +317,7 @@ class AsynchronousExchange:
             width = next(iter(parts[name].values())).shape[1:] if name in parts else (0,)
             found[name] = np.empty((len(rows), *width), np.float32)
             for server, own in parts.get(name, {}).items():
-                found[name][rows % self.size == server] = own
+                found[name][self._served(rows, server)] = own
         return found
 
     def push(self, gradients: Values) -> None:
@@ -259,20 +337,23 @@ class AsynchronousExchange:
             for name, rows in share.items():
                 every, values = gradients[name]
                 own[name] = (None, values) if every is None or rows is None else (
-                    rows, values[every % self.size == server])
-            if server != self.own:
-                self._sent += _words(own)
-            self._ask(server, "push", (self._pulled.get(server, 0), own))
+                    rows, values[self._served(every, server)])
+            self._ask(server, "push", (self._pulled.get(server, 0), own), _words(own))
         self._ask(0, "end")
 
     def settle(self) -> None:
-        """Return once all that workers have pushed before is applied. Collective."""
+        """Return once all workers have called this, and all that they have pushed before is applied. Collective.
+
+        Raises
+        ------
+        UserError
+            If a worker has left.
+        """
         everybody = range(self.size)
         # A server does what a worker asks in its order.
         for server in everybody:
-            self._ask(server, "pull", {})
+            self._ask(server, "settle")
         self._answers(everybody)
-        self._workers.told(None)
 
     def leave(self) -> None:
         """End: this worker begins no more steps, and its server has nobody left to answer. Collective."""
@@ -296,7 +377,7 @@ class AsynchronousExchange:
                 return not self._server.is_alive() or self._server.applied != applied
 
             self._workers.wait(moved)
-        self._workers.wait(lambda: all(request.Test() for request in self._requests))
+        self._workers.wait(self._outbox.gone)
 
     def stop(self) -> None:
         """End at once, as this worker, or another one, has failed: the server answers nobody any more."""

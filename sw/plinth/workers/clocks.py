@@ -31,10 +31,14 @@ class Clocks:
         self.done, self.bound = [0] * workers, bound
         self._left: set[int] = set()
 
+    def awaited(self, worker: int) -> list[int]:
+        """The workers that have to do more steps before a worker may begin its next one."""
+        return [] if self.bound is None else [other for other, steps in enumerate(self.done) if (
+            other not in self._left and self.done[worker] - steps > self.bound)]
+
     def may_begin(self, worker: int) -> bool:
         """Whether a worker may begin its next step."""
-        others = [steps for other, steps in enumerate(self.done) if other not in self._left]
-        return self.bound is None or self.done[worker] - min(others, default=self.done[worker]) <= self.bound
+        return not self.awaited(worker)
 
     def end(self, worker: int) -> None:
         """Note that a worker has done a step."""

@@ -92,7 +92,8 @@ class AsynchronousRunner:
         Raises
         ------
         UserError
-            If a gradient is not finite, or another worker has ended with an error.
+            If a gradient is not finite, another worker has ended with an error, or one that is too far behind waits in
+            :meth:`refresh`.
         """
         dense = self._variables.dense_gradients(self._factor)
         # What has no gradient is not updated.
@@ -111,12 +112,18 @@ class AsynchronousRunner:
 
     def refresh(self) -> None:
         """Give every worker all parameters, with all updates so far, before it evaluates or saves the module.
-        Collective: all have done as many steps."""
+        Collective: all have done as many steps.
+
+        Raises
+        ------
+        UserError
+            If another worker has ended.
+        """
         self.exchange.settle()
         tables = {name: np.arange(part.num_embeddings) for name, part in self._variables.embeddings.items()}
         self._pull({**dict.fromkeys(name for name, _ in self._variables.dense), **tables})
         # Nobody goes on before all have these.
-        self.workers.told(None)
+        self.exchange.settle()
 
     def staleness(self) -> list[int]:
         """How many updates of others were applied since its worker's pull, of each of this worker's server."""

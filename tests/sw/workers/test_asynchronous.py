@@ -1,5 +1,5 @@
-"""Workers that train at their own pace over MPI: all updates are applied, once each; who is too far ahead waits; and a
-server that fails, or a worker that ends, ends all."""
+"""Workers that train at their own pace over MPI: all updates are applied, once each; who is too far ahead waits; a
+server that fails, or a worker that ends, ends all; and nobody waits for a worker that does no more steps."""
 
 from pathlib import Path
 from typing import Any
@@ -144,3 +144,34 @@ def test_a_worker_that_ends_ends_all() -> None:
     run = mpiexec(3, "-c", DYING)
     assert run.returncode != 0
     assert run.stderr.count("rank 1 has ended with an error: RuntimeError: out of samples") == 2
+
+
+def uneven(ranks: Any, settles: bool) -> list[str]:
+    """The second worker does one step, and then settles or ends; what others are told that go on."""
+    from plinth.workers.group import joined
+
+    exchange = AsynchronousExchange(joined(), PlainShare(), ["w", "v"], 2)  # type: ignore[arg-type]
+    refusals = []
+    try:
+        for step in range(1 if exchange.own == 1 else STEPS):
+            exchange.begin()
+            exchange.push(gradients(exchange.own, step))
+    except UserError as error:
+        refusals.append(str(error))
+    try:
+        if settles or exchange.own != 1:
+            exchange.settle()
+    except UserError as error:
+        refusals.append(str(error))
+    exchange.leave()
+    return refusals
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("settles", [True, False])
+def test_a_worker_that_does_fewer_steps_is_named(settles: bool) -> None:
+    too_far = ("worker 1 has called refresh() after 1 steps, and worker {} has done 4, too far ahead to go on; all "
+               "workers have to do as many steps")
+    ended = "worker 1 has ended, with no error, before this refresh(); all workers have to call it as often"
+    assert in_world(3, uneven, settles) == [
+        [] if worker == 1 else [(too_far if settles else ended).format(worker)] for worker in range(3)]

@@ -13,6 +13,7 @@ def test_who_is_too_far_ahead_may_not_begin() -> None:
         assert clocks.may_begin(0)
         clocks.end(0)
     assert not clocks.may_begin(0) and clocks.may_begin(1)
+    assert clocks.awaited(0) == [1, 2] and clocks.awaited(1) == []
     clocks.end(1)
     assert not clocks.may_begin(0)
     clocks.end(2)
