@@ -3,7 +3,9 @@
 The gradient of a table of rows by number is sparse: samples touch some rows. Parallax (section 3.1) leaves dense
 variables to all-reduce and sparse ones to parameter servers; how much that gains depends on the share of rows that one
 worker touches, *alpha*, on the network, and on what else goes on in a step. So each way is predicted as the step that
-it makes: first all tables one way, then table by table what makes the best of these steps shorter.
+it makes: first all tables one way, then table by table what makes the best of these steps shorter. The number of pieces
+of a table that servers own is searched for as Parallax does (section 3.2), on predicted steps: a piece less is a
+message less to each worker, and rows of fewer owners.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +22,7 @@ from plinth.names import AUTO_COPIES, GATHERED_ROWS, RINGS, SERVERS
 from plinth.network.variables import Gradient
 from plinth.partition.axes import SAMPLES
 from plinth.partition.graph import DP, Node, PlanGraph
+from plinth.partition.pieces import search, searched
 from plinth.sharding import MAXIMUM_PIECES, Copies, Gathered, Server, Sharding, Sync, Touched
 from plinth.step.copies import copies_of
 from plinth.units import duration
@@ -118,8 +121,13 @@ def _ways(sharding: Sharding, number: int, node: Node, ring: Sync, choice: CopyC
         rows, dies = node.matrix[1], sharding.dies
         pieces = min(rows, dies, MAXIMUM_PIECES)
         ways[GATHERED_ROWS] = Gathered()
-        ways[SERVERS] = Server(tuple(range(pieces)), pieces, interleaved=True)
+        ways[SERVERS] = _served(pieces)
     return ways
+
+
+def _served(pieces: int) -> Server:
+    """A table in so many pieces, of a die each, rows in turn."""
+    return Server(tuple(range(pieces)), pieces, interleaved=True)
 
 
 def chosen_copies(sharding: Sharding, target: DieParameters, seconds: Callable[[Copies], float], choice: CopyChoice,
@@ -166,12 +174,13 @@ def chosen_copies(sharding: Sharding, target: DieParameters, seconds: Callable[[
                 for name, way in zip(tables, ways, strict=True)}
         return tuple(sorted((rings | said).items()))
 
-    predicted: dict[tuple[str, ...], float] = {}
+    predicted: dict[Copies, float] = {}
 
     def time(ways: tuple[str, ...]) -> float:
-        if ways not in predicted:
-            predicted[ways] = seconds(copies(ways))
-        return predicted[ways]
+        said = copies(ways)
+        if said not in predicted:
+            predicted[said] = seconds(said)
+        return predicted[said]
 
     if choice.ways != AUTO_COPIES:
         return copies((choice.ways,) * len(tables))
@@ -185,10 +194,41 @@ def chosen_copies(sharding: Sharding, target: DieParameters, seconds: Callable[[
             ways = (*best[:place], way, *best[place + 1:])
             if time(ways) < time(best) * (1 - choice.tolerance):
                 best = ways
+    tried: dict[str, Mapping[int, float]] = {}
+    for name, way in zip(tables, best, strict=True):
+        if way == SERVERS:
+            tried[name] = _pieces_searched(tables[name], lambda: time(best), choice.tolerance)
     for place, (name, ways_of_table) in enumerate(tables.items()):
         times = {way: time((*best[:place], way, *best[place + 1:])) for way in ways_of_table}
-        notes.append(_why(name, ways_of_table, times, best[place], shares.get(name), choice))
+        notes.append(_why(name, ways_of_table, times, best[place], shares.get(name), choice)
+                     + _pieces_told(ways_of_table, tried.get(name, {})))
     return copies(best)
+
+
+def _pieces_searched(ways: dict[str, Sync], time: Callable[[], float], tolerance: float) -> Mapping[int, float]:
+    """Put a table in the number of pieces that makes the step of ``time`` shortest; returns the times that were tried.
+    More pieces than dies have no further owner."""
+    server = ways[SERVERS]
+    assert isinstance(server, Server)
+    most = len(server.owners)
+
+    def measure(pieces: int) -> float:
+        ways[SERVERS] = _served(pieces)
+        return time()
+
+    found = searched(measure, search(most, most, tolerance=tolerance, repeats=1))
+    ways[SERVERS] = _served(found.pieces)
+    return found.samples
+
+
+def _pieces_told(ways: Mapping[str, Sync], tried: Mapping[int, float]) -> str:
+    if len(tried) < 2:
+        return ""
+    server = ways[SERVERS]
+    assert isinstance(server, Server)
+    taken = len(server.owners)
+    others = ", ".join(f"{duration(time)} in {pieces}" for pieces, time in tried.items() if pieces != taken)
+    return f"; in {'one piece' if taken == 1 else f'{taken} pieces'}, as it is {others}"
 
 
 def _why(name: str, ways: Mapping[str, Sync], times: Mapping[str, float], taken: str, share: float | None,

@@ -1,5 +1,6 @@
 """How copies of tables are kept equal, as planner ``parallax`` and ``--copies`` choose."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,9 @@ def choose(choice: CopyChoice, times: dict[str, float], share: float | None = 0.
     plan, notes = data_parallel(language_model(), dies=4, batch=8), []
 
     def seconds(copies: Copies) -> float:
-        return times[dict(copies)["table.weights"].kind]
+        sync = dict(copies)["table.weights"]
+        # Fewer pieces take longer.
+        return times[sync.kind] * (8 - len(sync.owners) if isinstance(sync, Server) else 4) / 4
 
     sharding = Sharding(graph=plan.graph, splits=plan.splits, batch=8, array=ring(4), touched=(
         () if share is None else (("table.weights", share),)))
@@ -57,9 +60,29 @@ def choose(choice: CopyChoice, times: dict[str, float], share: float | None = 0.
 
 def test_the_shortest_step_wins_and_is_said() -> None:
     assert choose(CopyChoice(), {"ring": 3e-6, "gathered": 2e-6, "server": 1e-6}) == ("server", [
-        "table.weights (10.00% of rows touched): servers, a step of 1 µs; 3 µs by rings, 2 µs by gathered"])
+        "table.weights (10.00% of rows touched): servers, a step of 1 µs; 3 µs by rings, 2 µs by gathered; "
+        "in 4 pieces, as it is 1.5 µs in 2"])
     assert choose(CopyChoice(), {"ring": 1e-6, "gathered": 2e-6, "server": 3e-6}, None) == ("ring", [
         "table.weights (any number of rows touched): rings, a step of 1 µs; 2 µs by gathered, 3 µs by servers"])
+
+
+@pytest.mark.parametrize(("rows", "width", "share"), [(100, 16, 0.05), (240, 8, 0.01), (2000, 64, 0.02)])
+def test_tables_are_in_the_number_of_pieces_of_the_shortest_step(rows: int, width: int, share: float) -> None:
+    """Of all numbers up to that of dies; the smallest table in three."""
+    network, array = language_model(rows=rows, width=width), ring(4, preset="ndp-tiny")
+    planned = plan_network(network, array, planner="parallax", batch=16, touched=share,
+                           copies=CopyChoice(AUTO_COPIES))
+    sharding = planned.plan.sharding
+    taken = dict(sharding.copies)["table.weights"]
+    assert isinstance(taken, Server)
+    times = {}
+    for pieces in range(1, 5):
+        server = Server(tuple(range(pieces)), pieces, interleaved=True)
+        copies = tuple((name, server if name == "table.weights" else sync) for name, sync in sharding.copies)
+        times[pieces] = predicted_seconds(replace(planned.plan, sharding=replace(sharding, copies=copies)), array)
+    assert times[len(taken.owners)] == min(times.values()) and len(taken.owners) == (3 if rows == 100 else 4)
+    (note,) = planned.notes
+    assert f"; in {taken.pieces} pieces, as it is " in note
 
 
 @pytest.mark.parametrize(("tolerance", "kind"), [(0.0, "server"), (0.01, "server"), (0.03, "gathered"), (0.2, "ring")])
