@@ -4,7 +4,8 @@ The doctor reads the table where numpy may be missing: only the loaders import i
 """
 
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -94,6 +95,24 @@ def photographs() -> "list[NDArray[np.float32]]":
     return [image.astype(np.float32) / np.float32(255) for image in load_sample_images().images]
 
 
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
+    """Turn an error in reading the data set with this name into one line, which says which extra brings it.
+
+    Raises
+    ------
+    UserError
+        If its package is not installed, or its data cannot be read.
+    """
+    source = DATASETS[name]
+    try:
+        yield
+    except (ImportError, OSError, EOFError, ValueError, zlib.error) as error:
+        remedy = f"install extra {source.extra!r}: {install(source.extra)}" if source.extra else "run `plinth doctor`"
+        raise UserError(f"data set {name!r} comes with package {source.package}, which is not installed, or not whole; "
+                        f"{remedy}") from error
+
+
 def labelled(name: str, sizes: tuple[int, int, int] = (0, 0, 0)) -> "Labelled | Numbered":
     """Samples and classes of a data set with a name; of a text for the sizes of a network: rows of its tables, row
     numbers, and classes.
@@ -104,12 +123,25 @@ def labelled(name: str, sizes: tuple[int, int, int] = (0, 0, 0)) -> "Labelled | 
         If its package is not installed, or its data cannot be read; the line names the extra that brings it.
     """
     source = DATASETS[name]
-    try:
+    with _readable(name):
         if source.words is not None:
             return source.words(*sizes)
         assert source.load is not None
         return source.load()
-    except (ImportError, OSError, EOFError, ValueError, zlib.error) as error:
-        remedy = f"install extra {source.extra!r}: {install(source.extra)}" if source.extra else "run `plinth doctor`"
-        raise UserError(f"data set {name!r} comes with package {source.package}, which is not installed, or not whole; "
-                        f"{remedy}") from error
+
+
+def translated(source: str, target: str, rows: tuple[int, int], contexts: tuple[int, int], classes: int) -> Numbered:
+    """Samples of two texts that are translations of each other, as
+    :func:`plinth.train.texts.translated_words` makes them of the same arguments.
+
+    Raises
+    ------
+    UserError
+        If the package of a text is not installed, or the text cannot be read; the line names the extra that brings it.
+    """
+    from plinth.train.texts import text, translated_words
+
+    for name in (source, target):
+        with _readable(name):
+            text(name)
+    return translated_words(source, target, rows, contexts, classes)

@@ -112,3 +112,47 @@ def next_words(name: str, rows: int, context: int, classes: int) -> tuple[NDArra
     return np.ascontiguousarray(windows), source.rows(classes)[context:]
 
 
+def translated_words(source: str, target: str, rows: tuple[int, int], contexts: tuple[int, int], classes: int
+                     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Every word of a text, with words of its translation around the same place and the words before it.
+
+    A verse of the one text is the translation of the other's verse with the same number. A word's place in its verse,
+    in parts of the verse's length, is the place in the translated verse around which a window of words is taken.
+    Windows may reach into the neighbouring verses.
+
+    Parameters
+    ----------
+    source, target : str
+        The text that is translated, and the one whose words are told.
+    rows : (int, int)
+        Rows of the table of each text; all rarer words are the last row.
+    contexts : (int, int)
+        Words of a window of the source, and words of the target before the one that is told.
+    classes : int
+        Words that are told apart; all rarer words are the last one.
+
+    Returns
+    -------
+    x ``[samples, sum of contexts]``, y ``[samples]``
+        Row numbers of the source, then of the target; samples verse by verse, in the order of the target's verses.
+
+    Raises
+    ------
+    ModuleNotFoundError, OSError, ValueError
+        As :func:`text`, of either text; ValueError also if a text is shorter than its window.
+    """
+    translated, told = text(source), text(target)
+    pairs = [(place, translated.verses[verse]) for verse, place in told.verses.items() if verse in translated.verses]
+    (first, end), (source_first, source_end) = np.array(pairs, np.int64).reshape(-1, 2, 2).transpose(1, 2, 0)
+    words = end - first
+    verse_of = np.repeat(np.arange(len(pairs)), words)
+    in_verse = np.arange(words.sum()) - np.repeat(np.cumsum(words) - words, words)
+    place = first[verse_of] + in_verse
+    source_place = source_first[verse_of] + in_verse * (source_end - source_first)[verse_of] // words[verse_of]
+    windows, before = (np.lib.stride_tricks.sliding_window_view(words_of.rows(count), context) for words_of, count,
+                       context in zip((translated, told), rows, contexts, strict=True))
+    # The first words of the text have too few before them.
+    with_context = place >= contexts[1]
+    place, source_place = place[with_context], source_place[with_context]
+    window = np.clip(source_place - contexts[0] // 2, 0, len(windows) - 1)
+    return np.concatenate([windows[window], before[place - contexts[1]]], axis=1), told.rows(classes)[place]
