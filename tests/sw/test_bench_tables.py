@@ -1,74 +1,145 @@
 """Rows about tables: what they compute of what ranks and dies tell, on small models and made-up texts."""
 
-from typing import Any
+import json
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from plinth.array.array import ring
 from plinth.bench import die_tables, tables
-from plinth.bench.language_model import ALL_REDUCE, GATHERED, HYBRID, SERVERS_ONLY, WAYS, ModelSizes
+from plinth.bench.language_model import (
+    ALL_REDUCE,
+    GATHERED,
+    HYBRID,
+    SERVERS_ONLY,
+    WAYS,
+    ModelSizes,
+    TableSizes,
+    batches,
+)
 from plinth.bench.rows import BENCHES
 from plinth.cli.names import BENCH_NAMES
 from plinth.names import GATHERED_ROWS, SERVERS
 from plinth.workers.clocks import VirtualRun
 
-SMALL = ModelSizes(words=60, width=4, context=3, hidden=8, classes=12, batch=16)
+SMALL = ModelSizes({"table": TableSizes(rows=60, width=4, context=3)}, hidden=8, classes=12, batch=16)
+SMALL_TRANSLATION = ModelSizes({"source": TableSizes(rows=40, width=4, context=5), "target": TableSizes(
+    rows=60, width=4, context=2)}, hidden=8, classes=12, batch=16)
+
+
+def made_up(sizes: ModelSizes) -> tuple[Any, Any]:
+    """Frequent words come often, and the word behind follows from the last one."""
+    rows = np.concatenate([[table.rows] * table.context for table in sizes.tables.values()])
+    x = np.exp(np.random.default_rng(3).random((2000, len(rows))) * np.log(rows)).astype(np.int64)
+    return x, x[:, -1] * 7 % sizes.classes
 
 
 @pytest.fixture(autouse=True)
-def made_up_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frequent words come often, and the word behind follows from the last one."""
-    def text(sizes: ModelSizes) -> tuple[Any, Any]:
-        drawn = np.random.default_rng(3).random((2000, sizes.context))
-        x = np.exp(drawn * np.log(sizes.words)).astype(np.int64)
-        return x, x[:, -1] * 7 % sizes.classes
-
-    monkeypatch.setattr(tables, "text", text)
-    monkeypatch.setattr(tables, "ModelSizes", lambda **given: SMALL)
+def small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MODELS", {"language": tables.TextModel(SMALL, made_up),
+                                           "translation": tables.TextModel(SMALL_TRANSLATION, made_up)})
+    monkeypatch.setattr(tables, "NARROW", 4)
 
 
 def test_rows_have_names() -> None:
     assert set(tables.BENCHES) | set(die_tables.BENCHES) <= set(BENCH_NAMES) & set(BENCHES)
 
 
-def test_words_of_ways_on_one_rank() -> None:
-    found = tables._words_of_ways()
-    assert set(found) == set(WAYS)
-    losses = [way["last_loss"] for way in found.values()]
+def test_ranks_print_what_they_find_of_each_model(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+                                                  ) -> None:
+    for name, what in {"_words_of_ways": "words", "_curves": "curves", "_times_of_ways": "times"}.items():
+        monkeypatch.setattr(tables, name, lambda model, what=what: {what: len(model.sizes.tables)})
+        tables.print_found(what)
+        assert json.loads(capsys.readouterr().out) == {"language": {what: 1}, "translation": {what: 2}}
+
+
+def test_samples_are_of_the_texts_of_a_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "labelled", lambda *asked: (np.zeros((1, 3), np.float32), asked))
+    x, asked = tables.text(SMALL)
+    assert asked == ("asv", (60, 3, 12)) and x.dtype == np.int64
+    monkeypatch.setattr(tables, "translated", lambda *asked: asked)
+    assert tables.translation(SMALL_TRANSLATION) == ("kjv", "asv", (40, 60), (5, 2), 12)
+
+
+@pytest.mark.parametrize("name", ["language", "translation"])
+def test_words_of_ways_on_one_rank(name: str) -> None:
+    model = tables.MODELS[name]
+    found = tables._words_of_ways(model)
+    assert set(found["ways"]) == set(WAYS)
+    losses = [way["last_loss"] for way in found["ways"].values()]
     assert losses == losses[:1] * len(losses)
-    assert all(way["values"] == way["formula"] == 0 for way in found.values())
+    for way in found["ways"].values():
+        assert way["values"] == way["formula"] == 0
+        assert way["tables"] == {table: {"values": 0, "formula": 0} for table in model.sizes.tables}
+    samples, column = batches(*made_up(model.sizes), model.sizes, 0, 1), 0
+    words = np.array([next(samples)[0] for _ in range(tables.COUNTED)])
+    for table, sizes in model.sizes.tables.items():
+        own = words[:, :, column:column + sizes.context].reshape(tables.COUNTED, -1)
+        distinct = sum(len(set(step.tolist())) for step in own)
+        assert found["touched"][table] == pytest.approx(distinct / (tables.COUNTED * sizes.rows))
+        column += sizes.context
+
+
+def test_alphas_are_means_over_workers() -> None:
+    class Told:
+        def told(self, own: dict[str, float]) -> list[dict[str, float]]:
+            return [own, {name: share / 2 for name, share in own.items()}]
+
+    class Touching:
+        workers, tables = Told(), ("source", "target")
+
+        def touched(self) -> dict[str, float]:
+            return {"source": 0.5, "target": 0.25}
+
+    assert tables._alphas(cast("Any", Touching())) == {"source": 0.375, "target": 0.1875}
 
 
 def test_curves_of_all_ways_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "CURVE_STEPS", 30)
     monkeypatch.setattr(tables, "CURVE_BATCH", 16)
-    alone = tables._curves()
-    assert all(len(losses) == 30 for losses in alone.values())
-    assert np.mean(alone[HYBRID][-5:]) < 0.9 * np.mean(alone[HYBRID][:5])
+    alone = tables._of_models(tables._curves)
+    assert set(alone["translation"]["touched"]) == {"source", "target"}
+    for model in alone.values():
+        losses = model["losses"]
+        assert set(losses) == set(WAYS) and all(len(curve) == 30 for curve in losses.values())
+        assert np.mean(losses[HYBRID][-5:]) < 0.9 * np.mean(losses[HYBRID][:5])
 
     def told(ranks: int, what: str) -> Any:
         assert what == "curves"
-        return {way: [loss * (1.01 if ranks == 4 and way == GATHERED else 1) for loss in losses]
-                for way, losses in alone.items()}
+        return {name: {**model, "losses": {way: [loss * (1.01 if (name, ranks, way) == ("translation", 4, GATHERED)
+                                                         else 1) for loss in losses]
+                                           for way, losses in model["losses"].items()}}
+                for name, model in alone.items()}
 
     monkeypatch.setattr(tables, "_told", told)
     row, = tables.curves_of_ways()
-    assert row.value == pytest.approx(0.01) and row.detail["4 ranks, gathered"] == row.value
-    assert row.detail["2 ranks, gathered"] == 0
-    assert row.detail["perplexities"]["29"] < row.detail["perplexities"]["0"]
+    assert row.value == pytest.approx(0.01) and row.detail["translation, 4 ranks, gathered"] == row.value
+    assert row.detail["translation, 2 ranks, gathered"] == row.detail["language, 4 ranks, gathered"] == 0
+    assert row.detail["touched"]["translation, 1 ranks"] == alone["translation"]["touched"]
+    for model in row.detail["perplexities"].values():
+        assert model["29"] < model["0"]
+
+
+def test_a_perplexity_that_does_not_fall_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "CURVE_STEPS", 20)
+    assert tables._perplexities("some", np.linspace(2, 1, 20))["0"] == pytest.approx(np.exp(2))
+    with pytest.raises(AssertionError, match="the perplexity of the some model does not fall"):
+        tables._perplexities("some", np.linspace(1, 2, 20))
 
 
 def test_the_worst_ratio_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def told(ranks: int, what: str) -> Any:
         assert what == "words"
-        return {way: {"values": 200 if way == GATHERED and ranks == 4 else 100, "formula": 100, "indices": 1}
-                for way in WAYS}
+        return {name: {"touched": {}, "ways": {way: {
+            "values": 200 if (name, ranks, way) == ("translation", 4, GATHERED) else 100, "formula": 100, "indices": 1,
+            "tables": {"source": {"values": 50, "formula": 25}}} for way in WAYS}} for name in tables.MODELS}
 
     monkeypatch.setattr(tables, "_told", told)
     row, = tables.words_over_formula()
-    assert row.value == 2 and row.limited_by.startswith("4 ranks, gathered")
-    assert row.detail["indices_over_values"] == 0.01 and len(row.detail) == 2 * len(WAYS) + 2
+    assert row.value == 2 and row.limited_by.startswith("translation, 4 ranks, gathered")
+    assert row.detail["indices_over_values"] == 0.01 and len(row.detail) == 2 * 2 * len(WAYS) + 3
+    assert row.detail["tables"]["language, 2 ranks, rings, source"] == 2 and len(row.detail["tables"]) == 16
 
 
 def test_owners_of_rows_in_turn_are_even() -> None:
@@ -94,23 +165,33 @@ def test_dies_cross_where_the_formulas_say() -> None:
 
 
 def test_ratios_of_times_are_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = {"seconds": {HYBRID: [1.0, 2.0, 4.0], SERVERS_ONLY: [2.0, 4.0, 8.0], ALL_REDUCE: [3.0, 6.0, 16.0],
-                         GATHERED: [1.5, 2.5, 4.0]},
-             "fullest": {HYBRID: 5, SERVERS_ONLY: 7, ALL_REDUCE: 50, GATHERED: 9}}
+    """The rows are those of the language model; the translation model's ratios stand in the details."""
+    found: dict[str, Any] = {
+        "language": {"seconds": {HYBRID: [1.0, 2.0, 4.0], SERVERS_ONLY: [2.0, 4.0, 8.0], ALL_REDUCE: [3.0, 6.0, 16.0],
+                                 GATHERED: [1.5, 2.5, 4.0]},
+                     "fullest": {HYBRID: 5, SERVERS_ONLY: 7, ALL_REDUCE: 50, GATHERED: 9}, "touched": {"table": 0.1}},
+        "translation": {"seconds": {HYBRID: [1.0] * 3, SERVERS_ONLY: [2.0] * 3, ALL_REDUCE: [8.0] * 3,
+                                    GATHERED: [4.0] * 3},
+                        "fullest": {HYBRID: 5, SERVERS_ONLY: 7, ALL_REDUCE: 50, GATHERED: 9},
+                        "touched": {"source": 0.3, "target": 0.2}}}
     monkeypatch.setattr(tables, "_told", lambda ranks, what: found)
     dense, pure = tables.hybrid_times()
     assert dense.value == 3 and pure.value == pytest.approx(0.8) and pure.unit.endswith(GATHERED)
-    found["fullest"][HYBRID] = 8
-    with pytest.raises(AssertionError, match="hybrid's fullest rank sends more words than another way's"):
+    beside = pure.detail["translation"]
+    assert (beside["dense_over_hybrid"], beside["hybrid_over_best_pure"], beside["best_pure"]) == (8, 0.5, SERVERS_ONLY)
+    assert beside["tables"]["target"] == {"rows": 60, "width": 4, "context": 2, "touched": 0.2}
+    found["translation"]["fullest"][HYBRID] = 8
+    with pytest.raises(AssertionError, match=r"translation model: hybrid's fullest rank sends more words than another"):
         tables.hybrid_times()
 
 
 def test_times_of_ways_on_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "TURNS", 2)
     monkeypatch.setattr(tables, "TIMED", 2)
-    found = tables._times_of_ways()
+    found = tables._times_of_ways(tables.MODELS["translation"])
     assert {way: len(turns) for way, turns in found["seconds"].items()} == dict.fromkeys(WAYS, 2)
     assert set(found["fullest"].values()) == {0}
+    assert all(0 < share < 1 for share in found["touched"].values()) and set(found["touched"]) == {"source", "target"}
 
 
 def test_gaps_of_searches(monkeypatch: pytest.MonkeyPatch) -> None:
