@@ -191,22 +191,23 @@ class LanguageModel:
     def step(self, x: NDArray[np.int64], y: NDArray[np.int64]) -> float:
         """Train on a worker's batch ``[batch, columns]`` and ``[batch]``; its loss before. Collective."""
         rows, indices = self.sizes.lookups(x)
-        for name in self._served:
-            everything = np.arange(len(self.dense[name]))
-            values = self.exchange.pull(name, everything)
+        everything = {name: np.arange(len(self.dense[name])) for name in self._served}
+        pulled = self.exchange.pull({**everything, **rows})
+        for name in everything:
+            values = pulled[name]
             if values is not None:
                 self.dense[name][:] = values
         known = {}
         for name, numbers in rows.items():
-            pulled = self.exchange.pull(name, numbers)
-            known[name] = self.tables[name][numbers] if pulled is None else pulled
+            values = pulled[name]
+            known[name] = self.tables[name][numbers] if values is None else values
             self._touched[name] += len(numbers)
         self._steps += 1
         # The mean over all workers' samples.
         loss, of_rows, gradients = gradients_of(known, indices, y, self.dense, 1 / self.workers.size)
         sums, tables = self.exchange.aggregate([gradients[name] for name in self._ringed], {
             **{name: (rows[name], values) for name, values in of_rows.items()},
-            **{name: (np.arange(len(gradients[name])), gradients[name]) for name in self._served}})
+            **{name: (numbers, gradients[name]) for name, numbers in everything.items()}})
         for name, total in zip(self._ringed, sums, strict=True):
             self.dense[name] -= self.rate * total
         for name, (numbers, total) in tables.items():

@@ -268,7 +268,7 @@ def _moved(workers: Group, way: str, rows: Sequence[Rows]) -> float:
                                    [TableSettings("table", CROSSED, workers.size)], [], {"table": way},
                                    {"table": table.__getitem__})
     for some in rows:
-        exchange.pull("table", some)
+        exchange.pull({"table": some})
         exchange.aggregate([], {"table": (some, np.zeros((len(some), CROSSED[1]), np.float32))})
     told = workers.told(exchange.sent()["values"])
     return sum(told) / len(rows)

@@ -157,9 +157,9 @@ class SynchronousExchange:
 
         self.workers.wait(answering)
 
-    def pull(self, name: str, rows: Rows) -> Floats | None:
-        """The values ``[rows, width]`` of rows that a step touches, ascending, each once; None: this worker's copy has
-        them. Collective, in whatever order of tables.
+    def pull(self, wanted: Mapping[str, Rows]) -> dict[str, Floats | None]:
+        """Of tables the values ``[rows, width]`` of rows that a step touches, ascending, each once; None: this worker's
+        copy has them. All are asked for before any is waited for. Collective, of whatever tables in whatever order.
 
         Raises
         ------
@@ -167,10 +167,10 @@ class SynchronousExchange:
             As :meth:`SharedTable.pull` and :meth:`Workers.wait`.
         """
         self._begin()
-        table = self.tables[name]
-        table.pull(rows)
-        self._wait(table.ready)
-        return table.values()
+        for name, rows in wanted.items():
+            self.tables[name].pull(rows)
+        self._wait(lambda: all(self.tables[name].ready() for name in wanted))
+        return {name: self.tables[name].values() for name in wanted}
 
     def aggregate(self, dense: Sequence[Floats], tables: Mapping[str, tuple[Rows, Floats]]
                   ) -> tuple[list[Floats], dict[str, tuple[Rows, Floats]]]:
@@ -198,9 +198,8 @@ class SynchronousExchange:
         if odd is not None:
             raise UserError(f"{odd} of worker {self.workers.own} is not finite; give a smaller rate, or look at the "
                             "samples")
+        self.pull({name: rows[:0] for name, (rows, _) in tables.items() if not self.tables[name].pulled})
         for name, (rows, values) in tables.items():
-            if not self.tables[name].pulled:
-                self.pull(name, rows[:0])
             self.tables[name].push(rows, values)
         pending = [self.tables[name].advance for name in tables]
         if self._dense is not None:

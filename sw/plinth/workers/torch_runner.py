@@ -93,7 +93,7 @@ class TorchRunner:
         self._search_steps, self._seconds, self._last = search_steps, list[float](), time.perf_counter()
         #: What the search for the number of pieces has found, once it has ended.
         self.choice: PieceChoice | None = None
-        self._variables.hook(lambda name, rows: self.exchange.pull(name, rows))
+        self._variables.hook(lambda name, rows: self.exchange.pull({name: rows})[name])
         self._variables.copy_first(workers)
 
     def _exchange(self) -> SynchronousExchange:

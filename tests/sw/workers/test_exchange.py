@@ -63,7 +63,7 @@ def train(machines: Machines, way: str, pieces: int, tables: list[Any]) -> list[
             rows, gradients = touched(workers.own, step)
             # Who looks nothing up may leave out asking.
             if len(rows):
-                values = exchange.pull("t", rows)
+                values = exchange.pull({"t": rows})["t"]
                 assert (values is None) == (way != SERVERS)
                 if values is not None:
                     np.testing.assert_array_equal(values, tables[step][rows])
@@ -131,7 +131,7 @@ def test_words_are_those_of_the_formulas(members: Any, local: bool, way: str) ->
         table = np.zeros((rows, width), np.float32)
         exchange = SynchronousExchange(workers, machines, [TableSettings("t", (rows, width), len(members))], [],
                                        {"t": way}, {"t": lambda numbers: table[numbers]})
-        exchange.pull("t", np.arange(rows))
+        exchange.pull({"t": np.arange(rows)})
         exchange.aggregate([], {"t": (np.arange(rows), table)})
         return exchange.sent()["values"]
 
@@ -181,10 +181,14 @@ def test_tables_may_come_in_another_order_to_each_worker() -> None:
         exchange = SynchronousExchange(workers, machines, settings, [], dict.fromkeys(tables, SERVERS), {
             name: (lambda rows, name=name: tables[name][rows]) for name in tables})
         for step in range(5):
-            gradients = {}
-            for name in list(tables)[::(-1) ** (step + workers.own)]:
-                gradients[name] = touched(workers.own, step, name)
-                exchange.pull(name, gradients[name][0])
+            order = list(tables)[::(-1) ** (step + workers.own)]
+            gradients = {name: touched(workers.own, step, name) for name in order}
+            # One worker asks for both tables at once, another for one behind the other.
+            asked = [order] if (step + workers.own) % 3 == 0 else [[name] for name in order]
+            for names in asked:
+                pulled = exchange.pull({name: gradients[name][0] for name in names})
+                for name, values in pulled.items():
+                    np.testing.assert_array_equal(values, tables[name][gradients[name][0]])
             exchange.aggregate([], gradients)
         return exchange.sent()["messages"]
 
@@ -205,11 +209,11 @@ def test_what_cannot_be_is_refused() -> None:
     one = [np.zeros(3, np.float32)]
 
     def twice(exchange: SynchronousExchange) -> None:
-        exchange.pull("t", rows)
-        exchange.pull("t", rows)
+        exchange.pull({"t": rows})
+        exchange.pull({"t": rows})
 
     def other(exchange: SynchronousExchange) -> None:
-        exchange.pull("t", rows)
+        exchange.pull({"t": rows})
         exchange.aggregate(one, {"t": (rows + 1, zeros)})
 
     assert refused(twice) == "table 't' is looked up twice in a step; look up all of its rows at once"
