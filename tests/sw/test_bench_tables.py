@@ -177,7 +177,8 @@ def test_ratios_of_times_are_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "_told", lambda ranks, what: found)
     dense, pure = tables.hybrid_times()
     assert dense.value == 3 and pure.value == pytest.approx(0.8) and pure.unit.endswith(GATHERED)
-    beside = pure.detail["translation"]
+    assert set(pure.detail["ranks"]) == {"1", "2", "4"}
+    beside = pure.detail["ranks"]["4"]["translation"]
     assert (beside["dense_over_hybrid"], beside["hybrid_over_best_pure"], beside["best_pure"]) == (8, 0.5, SERVERS_ONLY)
     assert beside["tables"]["target"] == {"rows": 60, "width": 4, "context": 2, "touched": 0.2}
     found["translation"]["fullest"][HYBRID] = 8

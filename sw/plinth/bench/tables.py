@@ -356,9 +356,10 @@ def _times_of_model(name: str, found: dict[str, Any]) -> dict[str, Any]:
 def hybrid_times() -> list[BenchRow]:
     """Steps of the language model on four ranks, of one BLAS thread each: table of 12,471 rows of 512 numbers, batch 64
     a rank. All-reduce of the whole table over hybrid; hybrid over the best of the pure ways; medians of pairs. Those of
-    the translation model, with a table of 12,679 rows beside it, are in the details."""
-    times = {name: _times_of_model(name, found) for name, found in _told(4, "times").items()}
-    detail, language = {"turns": TURNS, **times}, times["language"]
+    the translation model, with a table of 12,679 rows beside it, and those on one rank and two are in the details."""
+    times = {str(ranks): {name: _times_of_model(name, found) for name, found in _told(ranks, "times").items()}
+             for ranks in (1, *RANKS)}
+    detail, language = {"turns": TURNS, "ranks": times}, times["4"]["language"]
     return [BenchRow("dense_over_hybrid", language["dense_over_hybrid"], "seconds of a step / hybrid's",
                      "sums of the whole table, all of whose rows move", detail),
             BenchRow("hybrid_over_best_pure", language["hybrid_over_best_pure"],
