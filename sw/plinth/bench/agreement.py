@@ -17,16 +17,18 @@ from plinth.bench import holdouts
 from plinth.bench.holdouts import FirstMeasurement, HoldoutCase
 from plinth.bench.pool import spread
 from plinth.bench.row import BenchRow
-from plinth.bench.steps import BATCH, kept_cycles, lowered_step, text
+from plinth.bench.steps import BATCH, kept_cycles, lowered_step, step_plan, text
 from plinth.driver.program import program_digest
 from plinth.errors import UserError
+from plinth.names import RINGS
 from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Partition, Splits
+from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped
-from plinth.plan.planning import PLANNERS, SPLITTERS, given_plan, task
+from plinth.plan.planning import PLANNERS, SPLITTERS, predicted_seconds, task
 from plinth.simulate.step import simulated
 from plinth.update.rule import UpdateRule, rule_for
 from plinth_hw.installation import checkout
@@ -76,12 +78,23 @@ class AgreementCase:
 
     @property
     def title(self) -> str:
-        """The network's name as tables show it, with its Winograd settings."""
+        """The network's name as tables show it, with its Winograd settings, and how its tables' copies are kept equal.
+        """
         if not self.tiles:
-            return self.network
+            return self.network if self.copies == RINGS else f"{self.network}, {self.copies}"
         outputs, weights, *rounds = self.tiles
         predicted = f", predicted in {rounds[0]} round" if rounds else ""
         return f"{self.network}, F({outputs}), {weights} weights{predicted}"
+
+    @property
+    def copies(self) -> str:
+        """How copies of all tables are kept equal."""
+        return self.case.copies if self.case else RINGS
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that is simulated and predicted."""
+        return step_plan(self.definition, self.array, self.splits, self.batch, self.rule, self.lists, self.copies)
 
     @property
     def rule(self) -> UpdateRule:
@@ -144,14 +157,13 @@ class Agreement:
 def simulated_cycles(step: AgreementCase) -> int:
     """Cycles of a step by `plinth simulate`."""
     array = step.array
-    plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule, step.lists)
-    return round(simulated(plan, array).result.seconds * float(array.clock_mhz) * 1e6)
+    return round(simulated(step.plan, array).result.seconds * float(array.clock_mhz) * 1e6)
 
 
 def predicted_cycles(step: AgreementCase) -> int:
     """Cycles of a step by `plinth plan`."""
-    problem = task(from_network(step.definition), step.array, "exact", step.batch, step.rule)
-    return round(problem.time.step(step.splits, step.lists).cycles)
+    array = step.array
+    return round(predicted_seconds(step.plan, array) * float(array.clock_mhz) * 1e6)
 
 
 def compare(step: AgreementCase) -> Agreement:
@@ -162,7 +174,7 @@ def compare(step: AgreementCase) -> Agreement:
     UserError
         If a tool fails.
     """
-    program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule, step.lists)
+    program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule, step.lists, step.copies)
     return Agreement(step, kept_cycles(step.definition, step.array, program, step.batch), simulated_cycles(step),
                      predicted_cycles(step), program_digest(program))
 

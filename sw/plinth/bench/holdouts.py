@@ -15,6 +15,7 @@ import numpy as np
 
 from plinth.array.array import Array, full, ring, torus
 from plinth.errors import UserError
+from plinth.names import GATHERED_ROWS, RINGS, SERVERS
 from plinth.network.layers import (
     Add,
     Convolution,
@@ -76,6 +77,9 @@ NETWORKS: dict[str, Network] = {network.name: network for network in (
     Network(name="words-8", input=Shape((8,)), layers=(
         Embedding(name="table", rows=500, width=24), Dense(name="fc1", outputs=96), Relu(name="relu1"),
         Dense(name="fc2", outputs=10), SoftmaxCrossEntropy(name="loss"))),
+    Network(name="words-6", input=Shape((6,)), layers=(
+        Embedding(name="table", rows=4000, width=32), Dense(name="fc1", outputs=64), Relu(name="relu1"),
+        Dense(name="fc2", outputs=10), SoftmaxCrossEntropy(name="loss"))),
     perceptron("wide-mlp", (256, 1024, 384, 10)),
     perceptron("narrow-mlp", (40, 24, 18, 24, 18, 12)),
     # Sparse layers, of other sizes than those that docs/sparse.md compares.
@@ -94,12 +98,14 @@ class HoldoutCase:
     array: Array
     planner: str
     rule: UpdateRule = PLAIN
+    #: How copies of its tables are kept equal.
+    copies: str = RINGS
 
     @property
     def key(self) -> tuple[str, ...]:
         """What tells it from others."""
         return (self.network, str(self.batch), self.array.preset, self.array.name, str(self.array.rate), self.planner,
-                *(() if self.rule == PLAIN else (self.rule.title,)))
+                *(() if self.rule == PLAIN else (self.rule.title,)), *(() if self.copies == RINGS else (self.copies,)))
 
 
 @dataclass(frozen=True)
@@ -147,10 +153,18 @@ def _cases() -> tuple[HoldoutCase, ...]:
         ("lenet-28", 32, ring(3), "data", "momentum"),
         ("words-8", 96, ring(3), "joint", "adagrad"),
         ("narrow-mlp", 200, ring(3, preset="hypar-half"), "data", "adagrad"))
+    # Tables whose rows move one by one.
+    moved: tuple[tuple[str, int, Array, tuple[str, ...]], ...] = (
+        ("words-8", 200, full(3), (SERVERS, GATHERED_ROWS)),
+        ("words-8", 96, ring(12, preset="ndp-tiny"), (SERVERS, GATHERED_ROWS)),
+        ("words-6", 96, ring(3), (SERVERS, GATHERED_ROWS, RINGS)),
+        ("words-6", 32, ring(6, preset="hypar-half", link_rate=slow), (SERVERS, GATHERED_ROWS, RINGS)))
     return (*(HoldoutCase(network, batch, array, planner) for network, batch, array, planners in arrays
               for planner in planners),
             *(HoldoutCase(network, batch, array, planner, FORMS[title]) for network, batch, array, planner,
-              title in updated))
+              title in updated),
+            *(HoldoutCase(network, batch, array, "data", copies=way) for network, batch, array, ways in moved
+              for way in ways))
 
 
 CASES = _cases()

@@ -13,6 +13,7 @@ from plinth.bench.row import BenchRow
 from plinth.driver.driver import Driver
 from plinth.driver.program import program_digest
 from plinth.lower.training import TrainingProgram, lower_training
+from plinth.names import RINGS
 from plinth.network.layers import MeanSquaredError
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
@@ -20,7 +21,9 @@ from plinth.network.zoo import NETWORKS
 from plinth.output import write_json
 from plinth.partition.graph import from_network
 from plinth.partition.regions import Partition, Splits
+from plinth.plan.plan import Plan
 from plinth.plan.planning import SPLITTERS, PlanningProblem, given_plan, task
+from plinth.plan.row_copies import CopyChoice, chosen_copies, touched_shares
 from plinth.runtime import verilog
 from plinth.runtime.arrays import cosim_array
 from plinth.train.data import Dataset, digits, table_rows
@@ -41,10 +44,21 @@ def memory_words(parameters: DieParameters) -> int:
     return min(MEMORY_WORDS, parameters.most_memory_words)
 
 
+def step_plan(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN,
+              lists: Partition = (), copies: str = RINGS) -> Plan:
+    """A plan of given splits, whose tables' copies are kept equal one way, and touched as much as by its samples."""
+    plan = given_plan(from_network(network), array, splits, batch, rule, lists)
+    if copies == RINGS:
+        return plan
+    sharding = replace(plan.sharding, touched=touched_shares(plan.sharding, _samples(network, batch).train_x))
+    chosen = chosen_copies(sharding, array.die_parameters(), lambda said: 0.0, CopyChoice(copies), [])
+    return replace(plan, sharding=replace(sharding, copies=chosen))
+
+
 def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN,
-                 lists: Partition = ()) -> TrainingProgram:
+                 lists: Partition = (), copies: str = RINGS) -> TrainingProgram:
     """The task graphs of a step."""
-    plan, parameters = given_plan(from_network(network), array, splits, batch, rule, lists), array.die_parameters()
+    plan, parameters = step_plan(network, array, splits, batch, rule, lists, copies), array.die_parameters()
     # Memory on the chip holds a batch at a time.
     steps = len(_samples(network, batch).train_x) // batch if parameters.axi_ports else 1
     return lower_training(network, plan, parameters, rule=rule, steps=steps, memory_words=memory_words(parameters))
