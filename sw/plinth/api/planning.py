@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from plinth.api import arguments, html
-from plinth.api.arguments import choice, flag, integer, optional
+from plinth.api.arguments import choice, flag, integer, optional, real
 from plinth.api.choices import array_for, network_of_plan, network_or_plan
 from plinth.api.objects import array_given
 from plinth.api.objects import network as network_of
@@ -247,7 +247,8 @@ def touched_rows(touched: Any) -> Any:
 def plan(network: str | Path | Network | None = None, array: str | Path | Array | None = None, *,
          planner: str | None = None, model: str | None = None, batch: int | None = None, update: str | None = None,
          wide: bool | None = None, stochastic: bool = False, lists: str | Path | Mapping[str, Any] | None = None,
-         copies: str | None = None, touched: Any = None, progress: Progress = None) -> PlanResult:
+         copies: str | None = None, touched: Any = None, tolerance: float | None = None,
+         dense_from: float | None = None, progress: Progress = None) -> PlanResult:
     """Split a network over an array, layer by layer and level by level.
 
     Parameters
@@ -278,6 +279,13 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
     touched : float, mapping of str to float, array_like or None
         The share of a table's rows that the samples of one die touch in a step: of all tables, or by layer; or row
         numbers ``[samples, numbers]`` of which it is measured. None: as many as they may.
+    tolerance : float or None
+        With ``copies="auto"``: the share of a step's time, from 0 to 1, by which it has to be shorter for a table to go
+        by gathered rows in place of rings, or by servers in place of either; and by which it has to be longer to end
+        the search for the number of pieces. None: 0.
+    dense_from : float or None
+        The share of ``touched`` rows, from 0 to 1, from which a table is taken for dense, and goes round rings. None:
+        never.
     progress : callable, True or None
         Told (done, total, text) of steps that are predicted, whose total nobody knows (0); True: a bar on standard
         error.
@@ -295,7 +303,9 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
     parts = _lists(lists, definition)
     with activity(progress, f"planning {definition.name} on {where.name}", "steps predicted") as told:
         planning = planned(definition, where, lists=parts, copies=optional(choice, "copies", copies, COPY_NAMES),
-                           touched=touched_rows(touched), progress=told.update, **settings)
+                           touched=touched_rows(touched), tolerance=optional(real, "tolerance", tolerance, 0, 1),
+                           dense_from=optional(real, "dense_from", dense_from, 0, 1), progress=told.update,
+                           **settings)
     return PlanResult(planning.plan, network_of_plan(planning.plan), where, planning)
 
 

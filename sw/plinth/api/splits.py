@@ -8,9 +8,11 @@ from numpy.typing import NDArray
 from plinth import defaults
 from plinth.api.choices import form_of, planner_of
 from plinth.array.array import Array
+from plinth.errors import UserError
+from plinth.names import AUTO_COPIES, RINGS
 from plinth.network.network import Network
 from plinth.partition.regions import Lists
-from plinth.plan.planning import Planned, arranged, plan_network
+from plinth.plan.planning import Planned, arranged, plan_network, usual_copies
 from plinth.plan.row_copies import CopyChoice
 
 
@@ -18,6 +20,7 @@ def planned(network: Network, array: Array, *, planner: str | None = None, model
             batch: int | None = None, update: str | None = None, wide: bool | None = None, stochastic: bool = False,
             lists: Mapping[str, Lists] | None = None, copies: str | None = None,
             touched: float | Mapping[str, float] | NDArray[Any] | None = None,
+            tolerance: float | None = None, dense_from: float | None = None,
             progress: Callable[[int], object] | None = None) -> Planned:
     """Plan a network over an array; what is None is by default.
 
@@ -39,16 +42,31 @@ def planned(network: Network, array: Array, *, planner: str | None = None, model
         How copies of tables are kept equal: a name of :data:`plinth.names.COPY_NAMES`.
     touched
         As :func:`plinth.plan.planning.plan_network`.
+    tolerance, dense_from : float or None
+        As :class:`plinth.plan.row_copies.CopyChoice`.
     progress : callable or None
         Called with the number of steps that were predicted.
 
     Raises
     ------
     UserError
-        As :func:`plinth.plan.planning.plan_network`.
+        As :func:`plinth.plan.planning.plan_network`, or if a setting would decide nothing.
     """
     planner, batch = planner_of(planner, array), batch or defaults.BATCH
     return plan_network(arranged(network, array, planner, batch), array, planner=planner,
                         model=model or defaults.MODEL, batch=batch, lists=lists,
-                        copies=None if copies is None else CopyChoice(copies), touched=touched,
-                        rule=form_of(array, update, wide, stochastic), progress=progress)
+                        copies=_choice(copies or usual_copies(planner), touched, tolerance, dense_from),
+                        touched=touched, rule=form_of(array, update, wide, stochastic), progress=progress)
+
+
+def _choice(ways: str, touched: Any, tolerance: float | None, dense_from: float | None) -> CopyChoice:
+    """Settings by which copies of tables are kept equal, none of which is given in vain."""
+    if tolerance is not None and ways != AUTO_COPIES:
+        raise UserError(f"tolerance= decides between ways, of which copies={ways} leaves one; choose "
+                        f"copies={AUTO_COPIES}, or leave it out")
+    if dense_from is not None and ways == RINGS:
+        raise UserError(f"dense_from= leaves tables to rings, and with copies={RINGS} all are; choose "
+                        f"copies={AUTO_COPIES}, or leave it out")
+    if dense_from is not None and touched is None:
+        raise UserError("dense_from= is compared with the share of rows that samples touch; give touched= too")
+    return CopyChoice(ways, tolerance or 0.0, dense_from)

@@ -26,7 +26,7 @@ from plinth.cli.options import (
 from plinth.errors import UserError, about, one_line
 from plinth.names import COPY_NAMES
 from plinth_hw.terminal.activity import Activity
-from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, UnboundedInteger
+from plinth_hw.terminal.options import Folder, InputFile, IntegerRange, Name, OutputFile, RealRange, UnboundedInteger
 
 if TYPE_CHECKING:
     from plinth.network.network import Network
@@ -78,14 +78,19 @@ def _touched(texts: tuple[str, ...], network: Network) -> Any:
 @click.option("--touched", multiple=True, metavar="SHARE|LAYER=SHARE|FILE",
               help="share of a table's rows that one die's samples touch in a step, of all tables or of one, or a .npz "
               "file of samples of which it is measured; default: as many as they may")
+@click.option("--tolerance", type=RealRange(0, 1), help="with copies auto: share of a step's time by which a table's "
+              "way has to make it shorter than an earlier one of rings, gathered, servers; default: 0")
+@click.option("--dense-from", type=RealRange(0, 1), help="share of touched rows from which a table is taken for dense, "
+              "and goes round rings; default: never")
 @click.option("--out", type=OutputFile(), help="write the plan, .yaml or .json")
 @click.option("--picture", type=OutputFile(), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
 def plan(network: str, array_name: str | None, dies: int | None, machine: str | None, number_format: str | None,
          planner: str | None, model: str | None, batch: int, parts: Path | None, update: str | None,
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
-         predict: str | None, shares: str | None, copies: str | None, touched: tuple[str, ...], out: Path | None,
-         picture: Path | None, as_json: bool) -> None:
+         predict: str | None, shares: str | None, copies: str | None, touched: tuple[str, ...],
+         tolerance: float | None, dense_from: float | None, out: Path | None, picture: Path | None, as_json: bool
+         ) -> None:
     """Split NETWORK (a name or a file; default: digits-mlp) over an array, layer by layer and level by level."""
     from plinth.api.choices import array_for, with_settings
     from plinth.api.splits import planned
@@ -107,7 +112,8 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
         planning = planned(definition, array, planner=planner, model=model, batch=batch, update=update, wide=wide,
                            stochastic=stochastic, progress=activity.update,
                            lists=None if parts is None else load_lists(parts, from_network(definition)),
-                           copies=copies, touched=_touched(touched, definition))
+                           copies=copies, touched=_touched(touched, definition), tolerance=tolerance,
+                           dense_from=dense_from)
         if out is not None:
             from plinth.plan.plan_file import save_plan
 

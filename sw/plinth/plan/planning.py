@@ -220,6 +220,11 @@ def outcome(problem: PlanningProblem, splits: Splits, lists: Partition = ()) -> 
     return Outcome(words, problem.time.seconds(splits, lists), problem.time.step(splits, lists))
 
 
+def usual_copies(planner: str) -> str:
+    """How a planner has copies of tables kept equal, unless that is said: a name of :data:`plinth.names.COPY_NAMES`."""
+    return AUTO_COPIES if planner == PARALLAX else RINGS
+
+
 def plan_network(network: Network, array: Array, *, planner: str = JOINT, model: str = EXACT,
                  batch: int = 256, lists: Mapping[str, Lists] | None = None, rule: UpdateRule = PLAIN,
                  copies: CopyChoice | None = None,
@@ -245,7 +250,7 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
         If the planner or the model refuses the array, or a list does not fit its layer's splits.
     """
     problem = task(from_network(network), array, model, batch, rule, progress)
-    choice = copies or CopyChoice(AUTO_COPIES if planner == PARALLAX else RINGS)
+    choice = copies or CopyChoice(usual_copies(planner))
     splits, parts = chosen(problem, array, planner)
     if lists and parts:
         raise UserError(f"planner {planner} says itself which die has which rows; give no lists, or another planner")

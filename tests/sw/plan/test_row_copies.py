@@ -90,6 +90,36 @@ def test_ties_go_to_the_way_that_comes_first(tolerance: float, kind: str) -> Non
     assert choose(CopyChoice(tolerance=tolerance), {"ring": 1.1, "gathered": 1.0, "server": 0.98})[0] == kind
 
 
+def test_tolerance_and_threshold_are_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str],
+                                              monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the library and of the command alike: from a share on, or unless it is much better, a table goes round rings.
+    """
+    monkeypatch.chdir(tmp_path)
+    network, array = language_model(rows=2000, width=16), ring(4, preset="ndp-tiny")
+    Path("words.yaml").write_text(network_to_yaml(network))
+    Path("tiny.yaml").write_text("{version: 1, name: tiny, topology: ring, dies: 4, preset: ndp-tiny}\n")
+    for settings, way in ({}, "server"), ({"tolerance": 0.9}, "ring"), ({"dense_from": 0.02}, "ring"), (
+            {"dense_from": 0.03, "tolerance": 0.05}, "server"):
+        plan = plinth.plan(network, array, planner="parallax", batch=16, touched=0.02, **settings)
+        assert ways(plan.plan) == {"table.weights": way}
+        flags = [text for name, value in settings.items() for text in (f"--{name.replace('_', '-')}", str(value))]
+        cli.main(["plan", "words.yaml", "--array", "tiny.yaml", "--planner", "parallax", "--batch", "16", "--touched",
+                  "0.02", *flags])
+        assert f"copies  {way} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"tolerance": 2}, "tolerance must be a finite number from 0 to 1, not 2"),
+    ({"dense_from": -0.5}, "dense_from must be a finite number from 0 to 1, not -0.5"),
+    ({"tolerance": 0.1}, "tolerance= decides between ways, of which copies=rings leaves one; choose copies=auto, or le"),
+    ({"dense_from": 0.1, "touched": 0.5}, "dense_from= leaves tables to rings, and with copies=rings all are; choose"),
+    ({"dense_from": 0.1, "planner": "parallax"}, "dense_from= is compared with the share of rows that samples touch; ")])
+def test_settings_that_decide_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError) as error:
+        plinth.plan(language_model(), ring(2), **{"planner": "data", "batch": 8} | settings)
+    assert message in str(error.value) and "\n" not in str(error.value)
+
+
 def test_tables_that_are_touched_often_are_dense() -> None:
     times = {"ring": 3.0, "gathered": 2.0, "server": 1.0}
     assert choose(CopyChoice(dense_from=0.5), times, 0.4)[0] == "server"
@@ -187,6 +217,10 @@ def test_the_command_measures_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     (["--touched", "0.1", "--touched", "table=0.1"], "--touched is one share of all tables, or one of each"),
     (["--touched", "tables=0.1"], "network 'words' has no embedding 'tables', of whose rows samples touch a share"),
     (["--touched", "none.npz"], "none.npz: "),
+    (["--tolerance", "0.1", "--planner", "data"], "--tolerance decides between ways, of which --copies rings leaves "),
+    (["--dense-from", "0.1", "--copies", "auto"], "--dense-from is compared with the share of rows that samples touch; "
+     "give --touched too"),
+    (["--dense-from", "1.5"], "1.5 is not in the range 0<=x<=1"),
     (["--copies", "server"], "'server' is not one of")])
 def test_the_command_refuses_in_one_line(options: list[str], message: str, tmp_path: Path,
                                          capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
