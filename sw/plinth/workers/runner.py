@@ -11,7 +11,7 @@ from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
 from plinth.runtime.memory import Floats
 from plinth.workers.channel import Lookup, Rows, SentWords
-from plinth.workers.costs import VariableLoad, best_way
+from plinth.partition.row_costs import VariableLoad, best_way
 from plinth.workers.machines import Machines
 from plinth.workers.sums import DenseSum, fused
 from plinth.workers.tables import GatheredTable, RingTable, ServedTable, SharedTable, Workers
@@ -158,8 +158,9 @@ class SynchronousExchange:
         self.workers.wait(answering)
 
     def pull(self, wanted: Mapping[str, Rows]) -> dict[str, Floats | None]:
-        """Of tables the values ``[rows, width]`` of rows that a step touches, ascending, each once; None: this worker's
-        copy has them. All are asked for before any is waited for. Collective, of whatever tables in whatever order.
+        """Fetch the values ``[rows, width]`` of rows of tables that a step touches, ascending, each once; None: this
+        worker's copy has them. All are asked for before any is waited for. Collective, of whatever tables in whatever
+        order.
 
         Raises
         ------
