@@ -39,6 +39,7 @@ from plinth.partition.groups import RING, ProcessGroups, process_groups
 from plinth.partition.lists import check_lists, check_parts
 from plinth.partition.regions import Layout, Lists, Partition, Splits
 from plinth.partition.ring_order import along_links
+from plinth.partition.row_costs import VariableLoad, model_alpha
 from plinth.partition.row_traffic import RowTraffic
 from plinth.update.rule import PLAIN, UpdateRule
 
@@ -298,6 +299,17 @@ class Sharding:
         """The share of a variable's rows that one die's samples touch in a step, as predictions take it; None: all that
         they may touch."""
         return dict(self.touched).get(variable)
+
+    @property
+    def alpha(self) -> float | None:
+        """The share of all elements of the network's variables that one die's samples touch in a step, all of those of
+        dense variables (Parallax, Table 1); None: of a table it is not known what they touch."""
+        variables = self.graph.variables
+        if any(variable.gradient is Gradient.ROWS and self.touched_share(name) is None
+               for name, variable in variables.items()):
+            return None
+        return model_alpha([VariableLoad(prod(variable.shape), self.touched_share(name))
+                            for name, variable in variables.items()])
 
     def row_traffic(self, number: int, variable: Variable, sync: Server | Gathered) -> RowTraffic:
         """How many rows of a variable of a node move between who owns them and dies with samples."""

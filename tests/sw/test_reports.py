@@ -8,6 +8,7 @@ from typing import Any
 import jschon
 import pytest
 from click.testing import CliRunner
+from tests.support.lookups import language_model
 from tests.support.reports import blank
 
 import plinth
@@ -38,6 +39,9 @@ def _reports(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     plan = plinth.plan("digits-mlp", "ring-2", batch=16)
     other = plinth.plan("digits-mlp", "ring-2", planner="model", batch=16)
     yield "plan", plan.to_dict()
+    yield "plan", plinth.plan(language_model(), "ring-2", planner="parallax", batch=16, touched=0.1,
+                              copies="servers").to_dict()
+    yield "plan", plinth.plan(language_model(), "ring-2", planner="parallax", batch=16).to_dict()
     little = ring(2, memory_bytes=4096)
     yield "plan", plinth.plan("digits-cnn", little, planner="data", batch=16).to_dict()
     yield "simulate", plan.simulate().to_dict()

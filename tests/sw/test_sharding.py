@@ -291,10 +291,11 @@ def test_plans_show_how_copies_are_kept_equal() -> None:
     shown = replace(planned, plan=served)
     assert [row["copies"] for row in plan_report(shown)["layers"]] == [
         {"weights": "server"}, {"weights": "ring"}, {"weights": "ring", "bias": "local"}]
+    assert [row.get("pieces") for row in plan_report(shown)["layers"]] == [{"weights": 2}, None, None]
     assert copies_row(planned) == ["copies", "ring", "ring", "ring"]
-    assert copies_row(shown) == ["copies", "server", "ring", "ring+local"]
+    assert copies_row(shown) == ["copies", "server x2", "ring", "ring+local"]
     console = Console(width=80, record=True, file=io.StringIO())
     show_plan(console, shown)
-    assert "copies  server  ring    ring+local" in console.export_text()
+    assert "copies  server x2  ring    ring+local" in console.export_text()
     pictures = [np.frombuffer(plan_png(plan), np.uint8).tobytes() for plan in (planned, shown)]
     assert pictures[0] != pictures[1]

@@ -105,6 +105,8 @@ class PlanResult(Result):
         The same of planners ``data`` and ``model``.
     splits : dict of str to tuple of str
         Of each layer and junction, a split a level.
+    notes : tuple of str
+        What the planner says of what it found, such as why a table's copies are kept equal as they are.
     """
 
     plan: Plan
@@ -127,6 +129,11 @@ class PlanResult(Result):
         """The split of each layer and junction at each level of the array, by name."""
         head, *rows = shown_plan.split_rows(self.planned)
         return {name: tuple(row[place] for row in rows) for place, name in enumerate(head) if place}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the planner says of what it found, a line each."""
+        return self.planned.notes
 
     def simulate(self, cost: str = "die", slow: Mapping[int, float] | None = None, *, progress: Progress = None
                  ) -> SimulationResult:

@@ -35,11 +35,11 @@ from plinth.errors import UserError
 from plinth.names import GATHERED_ROWS, RINGS, SERVERS
 from plinth.output import json_text
 from plinth.partition.pieces import fitted, search, searched
+from plinth.partition.row_costs import VariableLoad, machine_words
 from plinth.runtime.launcher import printed
 from plinth.train.datasets import labelled, translated
 from plinth.workers.channel import Rows
 from plinth.workers.clocks import VirtualRun, virtual_run
-from plinth.workers.costs import VariableLoad, machine_words
 from plinth.workers.group import Group, joined
 from plinth.workers.machines import Machines
 from plinth.workers.runner import SynchronousExchange, TableSettings

@@ -121,8 +121,8 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
         if picture is not None:
             activity.begin(f"drawing {picture}")
             draw_plan(picture, planning)
-    if planning.notes:
-        click.echo(one_line(f"note: {'; '.join(planning.notes)}"), err=True)
+    for note in planning.notes:
+        click.echo(one_line(f"note: {note}"), err=True)
     if as_json:
         print_json(plan_report(planning))
     else:

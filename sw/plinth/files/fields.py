@@ -59,7 +59,8 @@ FIELDS: dict[str, NamedField] = {
     "network": NamedField("the network's name", _TEXT),
     "parameters": NamedField("parameters of the network", _COUNT),
     "macs_per_sample": NamedField("multiply-adds of a sample's fprop", _COUNT),
-    "notes": NamedField("what was made of a network's file that its reader may not expect", _TEXTS),
+    "notes": NamedField("what was made of a network's file that its reader may not expect; of a plan what its "
+                        "planner says of what it found", _TEXTS),
     "array": NamedField("the array's name", _TEXT),
     "preset": NamedField("preset of its dies", _TEXT),
     "dies": NamedField("number of dies", _COUNT),
@@ -76,12 +77,17 @@ FIELDS: dict[str, NamedField] = {
     "levels": NamedField("levels of the array", _COUNT),
     "factors": NamedField("in how many parts each level cuts the dies, level 1 first", _list(_COUNT)),
     "layers": NamedField("layers and junctions, a row each, in the network's order",
-                         _list(row("layer kind splits", "copies transfers reduction matrix_cycles"))),
+                         _list(row("layer kind splits", "copies pieces transfers reduction matrix_cycles"))),
     "layer": NamedField("name of a layer, with what follows it", _TEXT),
     "kind": NamedField("kind of a layer, transfer or operation", _TEXT),
     "splits": NamedField("a split a level, level 1 first", _TEXTS),
-    "copies": NamedField("how copies of each variable of a layer are kept equal: `ring` or `server`; `local`: nothing "
-                         "is made equal, as where one die alone has it", _by(_TEXT)),
+    "copies": NamedField("how copies of each variable of a layer are kept equal: `ring`, `server` or `gathered`; "
+                         "`local`: nothing is made equal, as where one die alone has it", _by(_TEXT)),
+    "pieces": NamedField("in how many pieces of rows servers own a variable of a layer", _by(_COUNT)),
+    "touched_share": NamedField("by variable, the share of a table's rows that one die's samples touch in a step, as "
+                                "predictions take it (Parallax's alpha)", _by(_SHARE)),
+    "alpha": NamedField("share of the elements of all variables that one die's samples touch in a step, all of those "
+                        "of dense ones (Parallax's alpha of a model); left out: it is not known", _SHARE),
     "direction": NamedField("fprop, bprop or update (weight gradient, its reduction, the weights' update)",
                             {"enum": ["fprop", "bprop", "update"]}),
     "winograd": NamedField("Winograd layers by name: F(outputs, taps), groups and clusters of dies",

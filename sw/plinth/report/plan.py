@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from plinth.files.reports import report
@@ -11,6 +12,7 @@ from plinth.partition.lists import AXES
 from plinth.plan.plan import Plan
 from plinth.report.canvas import new_figure, png, write_png
 from plinth.report.traffic import traffic_axes
+from plinth.sharding import Server
 from plinth.units import duration, largest, size
 
 if TYPE_CHECKING:
@@ -62,8 +64,11 @@ def plan_report(planned: Planned) -> dict[str, Any]:
         "update": plan.rule.title, "word_bytes": planned.word_bytes,
         "layers": [{"layer": node.name, "kind": node.kind, "splits": list(plan.splits[number]),
                     "copies": {variable.name: sync.kind for variable, sync in zip(
-                        node.variables, plan.sharding.syncs(number), strict=False)}}
+                        node.variables, plan.sharding.syncs(number), strict=False)}, **_pieces(plan, number, node)}
                    for number, node in _shown(plan)],
+        **({"touched_share": dict(plan.sharding.touched)} if plan.sharding.touched else {}),
+        **({"alpha": alpha} if (alpha := _alpha(plan)) is not None else {}),
+        **({"notes": list(planned.notes)} if planned.notes else {}),
         **costs(planned.outcome), **saved(plan), "predicted_cycles": step.cycles,
         "predicted_cycles_by_part": {"compute": step.compute, "transfers": step.transfers,
                                      "exposed_reductions": step.exposed, "reductions": step.reductions},
@@ -81,9 +86,30 @@ def _shown(plan: Plan) -> list[tuple[int, Node]]:
             if nodes[number].weighted or nodes[number].junction]
 
 
+def _pieces(plan: Plan, number: int, node: Node) -> dict[str, dict[str, int]]:
+    """In how many pieces servers own variables of a layer, as JSON says it, if any do."""
+    pieces = {variable.name: len(sync.owners) for variable, sync in zip(
+        node.variables, plan.sharding.syncs(number), strict=False) if isinstance(sync, Server)}
+    return {"pieces": pieces} if pieces else {}
+
+
+def _alpha(plan: Plan) -> float | None:
+    """The share of the model's elements that a die's samples touch, of a plan that says what they touch of tables."""
+    return plan.sharding.alpha if plan.sharding.touched else None
+
+
 def _kinds(plan: Plan, number: int) -> str:
-    """How copies of a layer's variables are kept equal, each way once."""
-    return "+".join(dict.fromkeys(sync.kind for sync in plan.sharding.syncs(number)))
+    """How copies of a layer's variables are kept equal, each way once; of servers with the number of pieces."""
+    return "+".join(dict.fromkeys(f"{sync.kind} x{len(sync.owners)}" if isinstance(sync, Server) else sync.kind
+                                  for sync in plan.sharding.syncs(number)))
+
+
+def touched_line(plan: Plan) -> str:
+    """What a die's samples touch in a step, of each table and of the model, on one line; empty if nobody has said."""
+    shares = ", ".join(f"{share:.2%} of the rows of {name}" for name, share in plan.sharding.touched)
+    alpha = _alpha(plan)
+    whole = "" if alpha is None else f"; {alpha:.2%} of the model's elements (alpha)"
+    return f"samples of a die touch {shares}{whole}" if shares else ""
 
 
 def copies_row(planned: Planned) -> list[str]:
@@ -156,6 +182,8 @@ def show_plan(console: Console, planned: Planned) -> None:
             console.print(f"{node.name} by list: {', '.join(told)}", style="dim", highlight=False)
     used = {split for vector in plan.splits for split in vector}
     console.print(", ".join(f"{split} {LOOKS[split][0]}" for split in LOOKS if split in used), style="dim")
+    if touched := touched_line(plan):
+        console.print(touched, style="dim", highlight=False)
     totals = new_table(*TOTALS, text=["planner"])
     for row in total_rows(planned):
         totals.add_row(*row)
@@ -217,8 +245,8 @@ def plan_png(planned: Planned) -> bytes:
     outcome, data, word = planned.outcome, planned.baselines["data"], planned.word_bytes
     figure.suptitle(f"{plan.network} on {plan.array}, batch {plan.batch}, planner {plan.planner}\n"
                     f"{size(word * outcome.injected_words)} a step (data: {size(word * data.injected_words)}), "
-                    f"{duration(outcome.predicted_seconds)} predicted (data: {duration(data.predicted_seconds)})",
-                    fontsize=9)
+                    f"{duration(outcome.predicted_seconds)} predicted (data: {duration(data.predicted_seconds)})"
+                    + "".join(f"\n{line}" for line in wrap(touched_line(plan), 90)), fontsize=9)
     used = [split for split in LOOKS if any(split in vector for vector in plan.splits[:-1])]
     if used:
         figure.legend(handles=[Patch(facecolor=LOOKS[split][2], label=f"{split}  {LOOKS[split][0]}")

@@ -6,7 +6,6 @@ gradients go round a ring of all workers, rows of sparse ones to the servers tha
 ::
 
     machines    which workers share a machine, and who of them serves
-    costs       words of each way (Parallax, Table 3), and which one a variable takes
     channel     rows from servers to clients, and their gradients back
     tables      a table over channels, or gathered by all
     sums        dense gradients, fused into one message of a ring

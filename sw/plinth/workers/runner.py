@@ -9,9 +9,9 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
+from plinth.partition.row_costs import VariableLoad, best_way
 from plinth.runtime.memory import Floats
 from plinth.workers.channel import Lookup, Rows, SentWords
-from plinth.partition.row_costs import VariableLoad, best_way
 from plinth.workers.machines import Machines
 from plinth.workers.sums import DenseSum, fused
 from plinth.workers.tables import GatheredTable, RingTable, ServedTable, SharedTable, Workers

@@ -15,6 +15,7 @@ from plinth.cli.planning import _touched
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, GATHERED_ROWS, RINGS, SERVERS
 from plinth.network.file import network_to_yaml
+from plinth.network.layers import Embedding
 from plinth.partition.graph import from_network
 from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel, plan_network, predicted_seconds
@@ -105,15 +106,15 @@ def test_tolerance_and_threshold_are_settings(tmp_path: Path, capsys: pytest.Cap
         flags = [text for name, value in settings.items() for text in (f"--{name.replace('_', '-')}", str(value))]
         cli.main(["plan", "words.yaml", "--array", "tiny.yaml", "--planner", "parallax", "--batch", "16", "--touched",
                   "0.02", *flags])
-        assert f"copies  {way} " in capsys.readouterr().out
+        assert f"copies  {way}{' x4' * (way == 'server')} " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("settings", "message"), [
     ({"tolerance": 2}, "tolerance must be a finite number from 0 to 1, not 2"),
     ({"dense_from": -0.5}, "dense_from must be a finite number from 0 to 1, not -0.5"),
-    ({"tolerance": 0.1}, "tolerance= decides between ways, of which copies=rings leaves one; choose copies=auto, or le"),
+    ({"tolerance": 0.1}, "tolerance= decides between ways, of which copies=rings leaves one; choose copies=auto, or "),
     ({"dense_from": 0.1, "touched": 0.5}, "dense_from= leaves tables to rings, and with copies=rings all are; choose"),
-    ({"dense_from": 0.1, "planner": "parallax"}, "dense_from= is compared with the share of rows that samples touch; ")])
+    ({"dense_from": 0.1, "planner": "parallax"}, "dense_from= is compared with the share of rows that samples touch")])
 def test_settings_that_decide_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError) as error:
         plinth.plan(language_model(), ring(2), **{"planner": "data", "batch": 8} | settings)
@@ -209,7 +210,35 @@ def test_the_command_measures_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
     ((name, share),) = plan.sharding.touched
     assert name == "table.weights" and 0.001 < share < 0.02
     assert f"note: table.weights ({share:.2%} of rows touched): " in captured.err
-    assert "copies  server" in captured.out and plan.planner == "parallax"
+    assert "copies  server x" in captured.out and plan.planner == "parallax"
+
+
+def test_what_samples_touch_is_said_of_tables_and_of_the_model(capsys: pytest.CaptureFixture[str], tmp_path: Path,
+                                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weighed by elements, as Table 1 of Parallax has it; and why each table goes its way, on a line of its own."""
+    monkeypatch.chdir(tmp_path)
+    generator = np.random.default_rng(0)
+    network = next(network for network in iter(lambda: random_tables(generator), None)
+                   if sum(isinstance(layer, Embedding) for layer in network.layers) == 2)
+    Path("tables.yaml").write_text(network_to_yaml(network))
+    shares = {"table": 0.25, "other": 0.5}
+    result = plinth.plan(network, ring(2), planner="parallax", batch=8, touched=shares)
+    variables = result.plan.graph.variables
+    elements = {name: np.prod(variable.shape) for name, variable in variables.items()}
+    alpha = sum(count * shares.get(name.split(".")[0], 1) for name, count in elements.items()) / sum(elements.values())
+    assert 0.25 < alpha < 1 and result.plan.sharding.alpha == pytest.approx(alpha)
+    report = result.to_dict()
+    assert report["alpha"] == pytest.approx(alpha) and report["notes"] == list(result.notes)
+    assert report["touched_share"] == {"table.weights": 0.25, "other.weights": 0.5}
+    cli.main(["plan", "tables.yaml", "--array", "ring-2", "--planner", "parallax", "--batch", "8", "--touched",
+              "table=0.25", "--touched", "other=0.5"])
+    captured = capsys.readouterr()
+    assert (f"samples of a die touch 25.00% of the rows of table.weights, 50.00% of the rows of other.weights; "
+            f"{alpha:.2%} of the model's elements (alpha)") in " ".join(captured.out.split())
+    assert [line.split(" (")[0] for line in captured.err.splitlines()] == [
+        "note: table.weights", "note: other.weights"]
+    assert plinth.plan(network, ring(2), planner="data", batch=8, touched={"table": 0.25}).plan.sharding.alpha is None
+    assert "alpha" not in plinth.plan(network, ring(2), planner="data", batch=8).to_dict()
 
 
 @pytest.mark.parametrize(("options", "message"), [

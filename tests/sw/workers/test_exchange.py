@@ -10,7 +10,7 @@ from tests.support.worker_threads import in_threads
 
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, GATHERED_ROWS, RINGS, SERVERS
-from plinth.workers.costs import VariableLoad, best_way, machine_words, model_alpha, owner_words
+from plinth.partition.row_costs import VariableLoad, best_way, machine_words, model_alpha, owner_words
 from plinth.workers.group import Single
 from plinth.workers.machines import Machines
 from plinth.workers.runner import SynchronousExchange, TableSettings, ways_of
