@@ -296,6 +296,21 @@ def test_a_trainer_alone() -> None:
     assert not np.array_equal(trainer.parameters()["table.weights"], before["table.weights"])
 
 
+def test_row_numbers_of_a_worker_that_are_none_are_said_to_be_its() -> None:
+    """Each worker has the samples of all, one behind the other."""
+
+    class Two(group.Single):
+        size = 2
+
+        def told(self, value: Any) -> list[Any]:
+            return [value, ([[0, 1, 2, 3], [0, 12, 0, 0]], [0, 1])]
+
+    trainer = plinth.get_runner(plinth.trainer(language_model(rows=12)))
+    trainer._workers = Two()
+    assert ("x of worker 1, for table 'table', must be row numbers from 0 to 11, not 12, which stands at position 1 "
+            "of sample 1 of the batch") in refusal(lambda: trainer.step([[0] * 4] * 2, [0, 1]))
+
+
 def refusal(act: Any) -> str:
     with pytest.raises(plinth.Error) as error:
         act()
@@ -331,6 +346,9 @@ def test_what_cannot_be_is_refused() -> None:
     assert "workers are joined before the first step; call get_runner before the loop" in refusal(
         lambda: plinth.get_runner(trainer))
     assert isinstance(trainer, Trainer)
+    with plinth.partitioner(13):
+        assert "table 'table' has 12 rows, and cannot be cut in 13 pieces; give at most as many pieces as rows" in (
+            refusal(lambda: plinth.trainer(network)))
 
 
 #: Calls by the arguments that they are given, and of some arguments how a refusal begins, with values that are refused.
@@ -425,6 +443,25 @@ def test_copies_of_what_is_cut_are_cut() -> None:
 
 
 @needs_torch
+@pytest.mark.parametrize(("looks", "said"), [
+    ("table.weight[x]", "embedding '0.weight' has a gradient of all rows, as the step uses its weight in another way"),
+    ("table.weight.index_select(0, x)", "embedding '0.weight' has a gradient of all rows"),
+    ("table(x) + table.weight.sum()", "embedding '0.weight' has a gradient of all rows"),
+    ("functional.embedding(x, table.weight, sparse=True)", "embedding '0.weight' has gradients of rows that no call"),
+    ("functional.embedding(x, plain.weight, sparse=True)", "parameter '1.weight' has gradients of rows, and is no t")])
+def test_other_uses_of_weights_than_calls_are_refused(looks: str, said: str) -> None:
+    import torch
+    from torch import nn
+
+    table, plain = nn.Embedding(5, 4, sparse=True), nn.Linear(4, 5)
+    module = nn.Sequential(table, plain)
+    runner = plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1))
+    names = {"table": table, "plain": plain, "functional": nn.functional, "x": torch.tensor([1, 3])}
+    eval(looks, names).sum().backward()
+    assert said in refusal(runner.step)
+
+
+@needs_torch
 def test_modules_that_cannot_be_shared_are_refused() -> None:
     import torch
     from torch import nn
@@ -462,6 +499,17 @@ def test_modules_that_cannot_be_shared_are_refused() -> None:
     assert "has rows 0 to 4, not 7, which stands at [1, 0] of what it looks up" in refusal(
         lambda: module(torch.tensor([[0], [7]])))
     module(torch.tensor([[1]]))
+    # Rules that change all rows, which PyTorch says at the first update, in many lines.
+    def ruled(kind: str, **options: Any) -> Any:
+        rule = getattr(torch.optim, kind)(module.parameters(), lr=0.1, **options)
+        return lambda: plinth.get_runner(module, rule)
+
+    for kind in ("Adam", "AdamW", "RMSprop", "Rprop", "Adadelta"):
+        assert f"{kind} needs gradients of all rows, and sparse embedding '0' has those of rows that are looked up" in (
+            refusal(ruled(kind)))
+    for kind in ("SGD", "Adagrad"):
+        assert "weight_decay changes all rows in each step, and sparse embedding '0' has gradients of rows" in refusal(
+            ruled(kind, weight_decay=0.1))
     for norm in (0, -1, float("nan"), "1"):
         assert "a norm to clip to is a positive number" in refusal(lambda norm=norm: shared.clip(norm))
     assert "is looked up twice in a step" in refusal(lambda: module(torch.tensor([[2]])))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from plinth.array.array import ring
 from plinth.errors import UserError
 from plinth.lower.stages import check_network
+from plinth.lower.tensors import row_numbers
 from plinth.names import AUTO_COPIES, GATHERED_ROWS, SERVERS
 from plinth.network.layers import SoftmaxCrossEntropy
 from plinth.network.network import Network
@@ -50,13 +51,24 @@ class Trainer:
     seed : int
         Of the first weights.
     pieces : mapping of str to int or None
-        Of tables that a partitioner has cut, by layer, in how many pieces; None: one a worker.
+        Of tables that a partitioner has cut, by layer, in how many pieces; None: one a worker, or a row.
+
+    Raises
+    ------
+    UserError
+        If numpy cannot run the network's step, or a table has more pieces than rows.
     """
 
     def __init__(self, network: Network, rule: UpdateRule, seed: int = 0, *,
                  pieces: Mapping[str, int | None] | None = None) -> None:
         check_network(network)
         self.network, self.rule, self.pieces = network, rule, dict(pieces or {})
+        self._tables = [TableSettings(node.name, (node.matrix[1], node.matrix[2])) for node in from_network(
+            network).nodes if node.gathers]
+        for name, rows in ((table.name, table.shape[0]) for table in self._tables):
+            if (count := self.pieces.get(name)) is not None and count > rows:
+                raise UserError(f"table {name!r} has {rows} rows, and cannot be cut in {count} pieces; give at most "
+                                "as many pieces as rows")
         self._first: Parameters = initial_parameters(network, seed)
         self._workers: Group = Single()
         self._machines = Machines(((0,),))
@@ -76,14 +88,12 @@ class Trainer:
         Raises
         ------
         UserError
-            As :func:`plinth.workers.runner.ways_of`; if a step has been done, or a table has more pieces than rows.
+            As :func:`plinth.workers.runner.ways_of`; if a step has been done.
         """
         if self._steps:
             raise UserError("workers are joined before the first step; call get_runner before the loop")
         self._workers, self._machines = workers, machines
-        tables = [TableSettings(node.name, (node.matrix[1], node.matrix[2])) for node in from_network(
-            self.network).nodes if node.gathers]
-        self.ways = ways_of(tables, machines, ways, touched, dense_from)
+        self.ways = ways_of(self._tables, machines, ways, touched, dense_from)
 
     def _built(self, batch: int) -> NumpyExecutor:
         """What runs steps of so many samples a worker."""
@@ -107,10 +117,7 @@ class Trainer:
     def _sync(self, name: str, way: str, rows: int) -> Sync | None:
         if way == SERVERS:
             size = self._workers.size
-            pieces = self.pieces[name] or size if name in self.pieces else 1
-            if pieces > rows:
-                raise UserError(f"table {name!r} has {rows} rows, and cannot be cut in {pieces} pieces; give at most "
-                                "as many pieces as rows")
+            pieces = self.pieces[name] or min(size, rows) if name in self.pieces else 1
             return Server(tuple(piece % size for piece in range(pieces)), pieces, interleaved=True)
         return Gathered() if way == GATHERED_ROWS else None
 
@@ -138,6 +145,10 @@ class Trainer:
         sizes = [len(samples) for samples, _ in told]
         if len(set(sizes)) > 1 or not sizes[0]:
             raise UserError(f"workers have {', '.join(map(str, sizes))} samples; give each as many, at least one")
+        for worker, (samples, _) in enumerate(told if self._workers.size > 1 else ()):
+            for table in self._tables:
+                row_numbers(f"x of worker {worker}, for table {table.name!r},", samples,
+                            (len(samples), self.network.input.elements), table.shape[0])
         executor = self._built(len(x))
         every_x, every_y = (np.concatenate([pair[number] for pair in told]) for number in (0, 1))
         targets = self._targets(every_y)

@@ -177,7 +177,17 @@ class ModuleVariables:
         return pull
 
     def dense_gradients(self, factor: np.float32) -> dict[str, Floats | None]:
-        """Gradients of dense parameters times a factor; None of those that have none."""
+        """Gradients of dense parameters times a factor; None of those that have none.
+
+        Raises
+        ------
+        UserError
+            If one is sparse.
+        """
+        for name, parameter in self.dense:
+            if parameter.grad is not None and parameter.grad.is_sparse:
+                raise UserError(f"parameter {name!r} has gradients of rows, and is no table, as it is the weight of no "
+                                "torch.nn.Embedding; make it one with sparse=True, or look it up without sparse=True")
         return {name: None if parameter.grad is None else parameter.grad.detach().numpy() * factor
                 for name, parameter in self.dense}
 
@@ -188,7 +198,7 @@ class ModuleVariables:
         Raises
         ------
         UserError
-            If there are gradients of other rows.
+            If there are gradients of other rows, or of all.
         """
         return {name: self._rows_of(name, part, factor) for name, part in self.embeddings.items()}
 
@@ -196,12 +206,17 @@ class ModuleVariables:
         rows, width = self._looked_up.pop(name, np.zeros(0, np.int64)), part.embedding_dim
         gradients = np.zeros((len(rows), width), np.float32)
         if part.weight.grad is not None:
+            if not part.weight.grad.is_sparse:
+                raise UserError(f"embedding {name!r} has a gradient of all rows, as the step uses its weight in "
+                                "another way as well (by index, in a sum or a product); only call the embedding, or "
+                                "give sparse=False")
             gradient = part.weight.grad.coalesce()
             numbers = gradient.indices()[0].numpy()
             places = np.searchsorted(rows, numbers)
             if len(numbers) and (places.max(initial=0) >= len(rows) or not np.array_equal(rows[places], numbers)):
-                raise UserError(f"embedding {name!r} has gradients of rows that the step has not looked up while it "
-                                "trains; zero gradients between steps, and have the embedding in train()")
+                raise UserError(f"embedding {name!r} has gradients of rows that no call of it in train() has looked up "
+                                "in this step; call the embedding in place of torch.nn.functional.embedding, have it "
+                                "in train(), and zero gradients between steps")
             gradients[places] = gradient.values().numpy() * factor
         return rows, gradients
 
@@ -215,7 +230,7 @@ def sparse_gradient(like: Any, rows: Rows, values: Floats) -> Any:
 
 
 def check_optimizer(optimizer: Any, module: Any) -> None:
-    """Refuse what is no optimizer of a module's parameters.
+    """Refuse what is no optimizer of a module's parameters, or one whose rule needs gradients of all rows of a table.
 
     Raises
     ------
@@ -229,6 +244,19 @@ def check_optimizer(optimizer: Any, module: Any) -> None:
     others = sum(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"])
     if others:
         raise UserError(f"optimizer has {others} parameters that are not the module's; make it of module.parameters()")
+    tables = {id(part.weight): name for name, part in module.named_modules()
+              if isinstance(part, torch.nn.Embedding) and part.sparse and part.weight.requires_grad}
+    kind = type(optimizer)
+    dense = kind.__module__.split(".")[0] == "torch" and not issubclass(
+        kind, (torch.optim.SGD, torch.optim.Adagrad, torch.optim.SparseAdam))
+    for group in optimizer.param_groups:
+        for table in (quoted(tables[id(parameter)]) for parameter in group["params"] if id(parameter) in tables):
+            if dense:
+                raise UserError(f"{kind.__name__} needs gradients of all rows, and sparse embedding {table} has those "
+                                "of rows that are looked up; give SGD, Adagrad or SparseAdam, or sparse=False")
+            if group.get("weight_decay"):
+                raise UserError(f"weight_decay changes all rows in each step, and sparse embedding {table} has "
+                                "gradients of rows that are looked up; leave it out, or give sparse=False")
 
 
 def is_module(model: Any) -> bool:
