@@ -293,6 +293,8 @@ def test_a_trainer_alone() -> None:
     before = trainer.parameters()
     losses = [trainer.step(data.train_x[:20], data.train_y[:20]) for _ in range(5)]
     assert losses == sorted(losses, reverse=True) and trainer.planned_words() == 0
+    assert trainer.touched() == {"table": len(np.unique(data.train_x[:20])) / 12}
+    assert trainer.notes == ("table: rings, as nothing moves between machines",)
     assert not np.array_equal(trainer.parameters()["table.weights"], before["table.weights"])
 
 
@@ -498,7 +500,10 @@ def test_modules_that_cannot_be_shared_are_refused() -> None:
     shared = plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1))
     assert "has rows 0 to 4, not 7, which stands at [1, 0] of what it looks up" in refusal(
         lambda: module(torch.tensor([[0], [7]])))
+    assert shared.touched() == {"0.weight": 0}
     module(torch.tensor([[1]]))
+    assert shared.touched() == {"0.weight": 1 / 5} and shared.notes == (
+        "0.weight: rings, as nothing moves between machines",)
     # Rules that change all rows, which PyTorch says at the first update, in many lines.
     def ruled(kind: str, **options: Any) -> Any:
         rule = getattr(torch.optim, kind)(module.parameters(), lr=0.1, **options)

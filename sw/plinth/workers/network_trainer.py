@@ -33,7 +33,7 @@ from plinth.train.losses import loss_of
 from plinth.update.rule import UpdateRule
 from plinth.workers.group import Group, Single
 from plinth.workers.machines import Machines
-from plinth.workers.runner import TableSettings, ways_of
+from plinth.workers.runner import TableSettings, TouchedRows, reasons, ways_of
 from plinth_hw.isa.parameters import preset
 
 #: Dies whose step it is: of FP32, as numpy computes.
@@ -80,6 +80,9 @@ class Trainer:
         self.ways: dict[str, str] = {}
         self._rows: dict[str, Any] = {}
         self._steps = 0
+        self._looked_up = {table.name: TouchedRows(table.shape[0]) for table in self._tables}
+        #: A line for each table: how its copies are kept equal, and why, once workers are joined.
+        self.notes: tuple[str, ...] = ()
 
     def join(self, workers: Group, machines: Machines, ways: str | Mapping[str, str],
              touched: float | Mapping[str, float] | None = None, dense_from: float | None = None) -> None:
@@ -94,6 +97,7 @@ class Trainer:
             raise UserError("workers are joined before the first step; call get_runner before the loop")
         self._workers, self._machines = workers, machines
         self.ways = ways_of(self._tables, machines, ways, touched, dense_from)
+        self.notes = reasons(self._tables, machines, self.ways, touched)
 
     def _built(self, batch: int) -> NumpyExecutor:
         """What runs steps of so many samples a worker."""
@@ -158,6 +162,8 @@ class Trainer:
         executor.start()
         executor.wait()
         self._steps += 1
+        for looked_up in self._looked_up.values():
+            looked_up.add(len(np.unique(x)))
         predicted = executor.view.predictions.gather(executor).reshape(len(every_x), -1)
         loss = float(loss_of(self.network, predicted.astype(np.float64), every_y))
         if not np.isfinite(loss):
@@ -179,6 +185,11 @@ class Trainer:
         if self._executor is None:
             return self._first
         return self._executor.view.parameters_of(self._executor)
+
+    def touched(self) -> dict[str, float]:
+        """The share of the rows of each table that this worker's samples have touched in a step, on the mean: what
+        ``touched`` of :func:`plinth.get_runner` asks for."""
+        return {name: rows.share for name, rows in self._looked_up.items()}
 
     def planned_words(self) -> int:
         """The words of values that this worker sends others in all steps so far, as their plan says."""

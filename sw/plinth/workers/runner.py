@@ -9,7 +9,7 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
-from plinth.partition.row_costs import VariableLoad, best_way
+from plinth.partition.row_costs import WAYS, VariableLoad, best_way, machine_words
 from plinth.runtime.memory import Floats
 from plinth.workers.channel import Lookup, Rows, SentWords
 from plinth.workers.machines import Machines
@@ -35,6 +35,31 @@ class TableSettings:
     name: str
     shape: tuple[int, int]
     pieces: int = 1
+
+
+@dataclass
+class TouchedRows:
+    """Counts the rows of a table that a worker touches, step by step.
+
+    Parameters
+    ----------
+    rows : int
+        Of the table.
+    """
+
+    rows: int
+    total: int = 0
+    steps: int = 0
+
+    def add(self, count: int) -> None:
+        """Count a step that touches so many rows."""
+        self.total += count
+        self.steps += 1
+
+    @property
+    def share(self) -> float:
+        """The share of the table's rows that a step touches, on the mean."""
+        return self.total / (self.steps * self.rows) if self.steps else 0.0
 
 
 class SentTraffic:
@@ -85,12 +110,47 @@ def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Map
     for table in tables:
         way = asked.get(table.name, AUTO_COPIES)
         if way == AUTO_COPIES:
-            share = touched.get(table.name) if isinstance(touched, Mapping) else touched
+            share = _share(touched, table.name)
             way = RINGS if count == 1 and most == 1 else SERVERS if share is None else best_way(
                 VariableLoad(table.shape[0] * table.shape[1], share), count, most, merged=machines.local,
                 dense_from=dense_from)
         chosen[table.name] = way
     return chosen
+
+
+def _share(touched: float | Mapping[str, float] | None, table: str) -> float | None:
+    """The share of a table's rows that a worker touches, if it is known."""
+    return touched.get(table) if isinstance(touched, Mapping) else touched
+
+
+def reasons(tables: Sequence[TableSettings], machines: Machines, ways: Mapping[str, str],
+            touched: float | Mapping[str, float] | None = None) -> tuple[str, ...]:
+    """A line for each table: how its copies are kept equal, and the words of each way, by Table 3.
+
+    Parameters
+    ----------
+    ways : mapping of str to str
+        As :func:`ways_of` has chosen them.
+    touched : float, mapping of str to float, or None
+        As there.
+    """
+    count, most = len(machines.members), max(map(len, machines.members))
+    merged = machines.local and most > 1
+    lines = []
+    for table in tables:
+        way, share = ways[table.name], _share(touched, table.name)
+        if count == 1:
+            lines.append(f"{table.name}: {way}, as nothing moves between machines")
+        elif share is None:
+            lines.append(f"{table.name}: {way}; give touched for the words of each way")
+        else:
+            # Workers of a machine that touch no row in common touch as many together.
+            load = VariableLoad(table.shape[0] * table.shape[1], min(1.0, share * most) if merged else share)
+            words = {other: machine_words(other, load, count, most, merged=machines.local) for other in WAYS}
+            others = ", ".join(f"{words[other]:,.0f} by {other}" for other in WAYS if other != way)
+            lines.append(f"{table.name} ({share:.2%} of rows touched): {way}, {'at most ' * merged}{words[way]:,.0f} "
+                         f"words that a machine sends in a step; {others}")
+    return tuple(lines)
 
 
 class SynchronousExchange:

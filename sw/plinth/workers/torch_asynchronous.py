@@ -125,6 +125,11 @@ class AsynchronousRunner:
         # Nobody goes on before all have these.
         self.exchange.settle()
 
+    def touched(self) -> dict[str, float]:
+        """The share of the rows of each table that this worker has looked up in a step, on the mean: what ``touched``
+        of :func:`plinth.get_runner` asks for."""
+        return self._variables.touched()
+
     def staleness(self) -> list[int]:
         """How many updates of others were applied since its worker's pull, of each of this worker's server."""
         return self.exchange.staleness

@@ -16,7 +16,7 @@ from plinth.files.forms import described
 from plinth.runtime.memory import Floats
 from plinth.workers.channel import Rows
 from plinth.workers.group import Group
-from plinth.workers.runner import TableSettings
+from plinth.workers.runner import TableSettings, TouchedRows
 
 #: What fetches rows of a table before they are looked up; None: those that the module has are right.
 Fetch = Callable[[str, Rows], Floats | None]
@@ -124,6 +124,11 @@ class ModuleVariables:
                 raise UserError(f"parameter {name!r} is {parameter.dtype} on {parameter.device}; workers share float32 "
                                 "on the CPU")
         self._looked_up: dict[str, Rows] = {}
+        self._counts = {table.name: TouchedRows(table.shape[0]) for table in self.tables}
+
+    def touched(self) -> dict[str, float]:
+        """The share of the rows of each table that this worker has looked up in a step, on the mean."""
+        return {name: rows.share for name, rows in self._counts.items()}
 
     def values(self, name: str) -> Floats:
         """The values of a table ``[rows, width]``, which are the module's own."""
@@ -171,6 +176,7 @@ class ModuleVariables:
                                 f"{numbers[tuple(where)]}, which stands at {where} of what it looks up")
             values = fetch(name, rows)
             self._looked_up[name] = rows
+            self._counts[name].add(len(rows))
             if values is not None:
                 self.values(name)[rows] = values
 

@@ -25,7 +25,7 @@ from plinth.runtime.memory import Floats
 from plinth.sharding import MAXIMUM_PIECES
 from plinth.workers.group import Group
 from plinth.workers.machines import Machines
-from plinth.workers.runner import SynchronousExchange, ways_of
+from plinth.workers.runner import SynchronousExchange, reasons, ways_of
 from plinth.workers.torch_module import ModuleVariables, cut_of, sparse_gradient
 
 #: Pieces a machine up to which the search goes.
@@ -68,6 +68,8 @@ class TorchRunner:
     ----------
     ways : dict of str to str
         How the copies of each table are kept equal.
+    notes : tuple of str
+        A line for each table: how its copies are kept equal, and why.
     """
 
     def __init__(self, module: Any, optimizer: Any, workers: Group, machines: Machines, *,
@@ -78,6 +80,7 @@ class TorchRunner:
         self._variables = ModuleVariables(module, len(machines.members))
         self._embeddings, self._tables = self._variables.embeddings, self._variables.tables
         self.ways = ways_of(self._tables, machines, ways, touched, dense_from)
+        self.notes = reasons(self._tables, machines, self.ways, touched)
         _check_rings(optimizer, self.ways, workers.size)
         self.exchange = self._exchange()
         self._share = np.float32(1 / workers.size if average else 1.0)
@@ -234,6 +237,11 @@ class TorchRunner:
                                 "can take over; give the number of pieces, or leave out search_steps")
             found.append(state.numpy())
         return found
+
+    def touched(self) -> dict[str, float]:
+        """The share of the rows of each table that this worker has looked up in a step, on the mean: what ``touched``
+        of :func:`plinth.get_runner` asks for."""
+        return self._variables.touched()
 
     def staleness(self) -> list[int]:
         """How many updates of others came between each step's pull and its update: none, as all update together."""

@@ -13,7 +13,7 @@ from plinth.names import AUTO_COPIES, GATHERED_ROWS, RINGS, SERVERS
 from plinth.partition.row_costs import VariableLoad, best_way, machine_words, model_alpha, owner_words
 from plinth.workers.group import Single
 from plinth.workers.machines import Machines
-from plinth.workers.runner import SynchronousExchange, TableSettings, ways_of
+from plinth.workers.runner import SynchronousExchange, TableSettings, reasons, ways_of
 
 ROWS, WIDTH, STEPS, RATE = 23, 4, 3, np.float32(0.1)
 MACHINES = [((0,),), ((0,), (1,)), ((0,), (1,), (2,), (3,)), ((0, 1), (2, 3)), ((0, 3, 1), (2, 4)), ((1, 2), (0,))]
@@ -170,6 +170,23 @@ def test_the_way_of_the_fewest_words_is_chosen() -> None:
     # Of two machines gathered rows and servers send as much, and all-reduce of rows that all touch as well.
     assert best_way(VariableLoad(100, 0.1), 2) == GATHERED_ROWS
     assert best_way(VariableLoad(100, 1.0), 2) == best_way(VariableLoad(100, 0.5), 4, dense_from=0.5) == RINGS
+
+
+def test_a_line_says_why_a_table_goes_its_way() -> None:
+    """With the words of each way, by Table 3, for machines of several workers, merged or not."""
+    tables = [TableSettings("t", (100, 10)), TableSettings("u", (50, 4))]
+    machines = Machines(((0, 1), (2, 3), (4, 5), (6, 7)))
+    ways = ways_of(tables, machines, "auto", {"t": 0.1})
+    merged, unknown = reasons(tables, machines, ways, {"t": 0.1})
+    assert merged == ("t (10.00% of rows touched): servers, at most 300 words that a machine sends in a step; 1,500 by "
+                      "rings, 600 by gathered")
+    assert unknown == "u: servers; give touched for the words of each way"
+    each = Machines(machines.members, local=False)
+    assert reasons(tables[:1], each, {"t": GATHERED_ROWS}, 0.1) == (
+        "t (10.00% of rows touched): gathered, 1,200 words that a machine sends in a step; 1,750 by rings, 300 by "
+        "servers",)
+    assert reasons(tables[:1], Machines(((0,),)), {"t": RINGS}, 0.1) == (
+        "t: rings, as nothing moves between machines",)
 
 
 def test_tables_may_come_in_another_order_to_each_worker() -> None:
