@@ -12,6 +12,9 @@ evenly:
 Merged, alpha is the share of rows that a machine's workers touch together. Table 3 counts words that are sent and
 received, twice these, with G = 1; it leaves out row numbers, one word a row, which go with the pull alone. A ring
 passes each machine's border once, as its workers are neighbours; gathered rows go from each worker to each worker.
+
+Workers (:mod:`plinth.workers`) merge rows on their way to servers; gathered rows and rings are each worker's for itself
+(:func:`words_of_ways`).
 """
 
 from collections.abc import Sequence
@@ -74,9 +77,23 @@ def model_alpha(loads: Sequence[VariableLoad]) -> float:
     return touched / elements if elements else 1.0
 
 
+def words_of_ways(load: VariableLoad, machines: int, workers: int = 1, *, merged: bool = True) -> dict[str, float]:
+    """Words that a machine sends in a step by each way as workers run it: of a machine they are merged on their way to
+    servers alone. Merged they touch as many rows as together at most.
+
+    Parameters
+    ----------
+    load : VariableLoad
+        What one worker touches.
+    """
+    share = load.touched if load.touched is None or not merged else min(1.0, workers * load.touched)
+    return {way: machine_words(way, VariableLoad(load.elements, share) if way == SERVERS else load, machines, workers,
+                               merged=merged and way == SERVERS) for way in WAYS}
+
+
 def best_way(load: VariableLoad, machines: int, workers: int = 1, *, merged: bool = True,
              dense_from: float | None = None) -> str:
-    """The way of the fewest words; of ties the first one.
+    """The way of the fewest words, by :func:`words_of_ways`; of ties the first one.
 
     Parameters
     ----------
@@ -85,4 +102,5 @@ def best_way(load: VariableLoad, machines: int, workers: int = 1, *, merged: boo
     """
     if load.touched is None or (dense_from is not None and load.touched >= dense_from):
         return RINGS
-    return min(WAYS, key=lambda way: machine_words(way, load, machines, workers, merged=merged))
+    words = words_of_ways(load, machines, workers, merged=merged)
+    return min(WAYS, key=lambda way: words[way])

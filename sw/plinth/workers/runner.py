@@ -9,7 +9,7 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
-from plinth.partition.row_costs import WAYS, VariableLoad, best_way, machine_words
+from plinth.partition.row_costs import VariableLoad, best_way, words_of_ways
 from plinth.runtime.memory import Floats
 from plinth.workers.channel import Lookup, Rows, SentWords
 from plinth.workers.machines import Machines
@@ -144,12 +144,12 @@ def reasons(tables: Sequence[TableSettings], machines: Machines, ways: Mapping[s
         elif share is None:
             lines.append(f"{table.name}: {way}; give touched for the words of each way")
         else:
-            # Workers of a machine that touch no row in common touch as many together.
-            load = VariableLoad(table.shape[0] * table.shape[1], min(1.0, share * most) if merged else share)
-            words = {other: machine_words(other, load, count, most, merged=machines.local) for other in WAYS}
-            others = ", ".join(f"{words[other]:,.0f} by {other}" for other in WAYS if other != way)
-            lines.append(f"{table.name} ({share:.2%} of rows touched): {way}, {'at most ' * merged}{words[way]:,.0f} "
-                         f"words that a machine sends in a step; {others}")
+            words = {other: f"{'at most ' if merged and other == SERVERS else ''}{sent:,.0f}" for other, sent in (
+                words_of_ways(VariableLoad(table.shape[0] * table.shape[1], share), count, most,
+                              merged=machines.local).items())}
+            others = ", ".join(f"{words[other]} by {other}" for other in words if other != way)
+            lines.append(f"{table.name} ({share:.2%} of rows touched): {way}, {words[way]} words that a machine sends "
+                         f"in a step; {others}")
     return tuple(lines)
 
 

@@ -10,7 +10,14 @@ from tests.support.worker_threads import in_threads
 
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, GATHERED_ROWS, RINGS, SERVERS
-from plinth.partition.row_costs import VariableLoad, best_way, machine_words, model_alpha, owner_words
+from plinth.partition.row_costs import (
+    VariableLoad,
+    best_way,
+    machine_words,
+    model_alpha,
+    owner_words,
+    words_of_ways,
+)
 from plinth.workers.group import Single
 from plinth.workers.machines import Machines
 from plinth.workers.runner import SynchronousExchange, TableSettings, reasons, ways_of
@@ -172,14 +179,33 @@ def test_the_way_of_the_fewest_words_is_chosen() -> None:
     assert best_way(VariableLoad(100, 1.0), 2) == best_way(VariableLoad(100, 0.5), 4, dense_from=0.5) == RINGS
 
 
+def test_rows_that_are_gathered_are_not_merged() -> None:
+    """Of two machines of two workers servers send half of what gathered rows do, and the choice knows it."""
+    machines, share = Machines(((0, 1), (2, 3))), 0.25
+
+    def work(workers: Any, way: str) -> int:
+        table, own = np.zeros((64, 4), np.float32), np.arange(16) + 16 * workers.own
+        exchange = SynchronousExchange(workers, machines, [TableSettings("t", (64, 4), 2)], [], {"t": way},
+                                       {"t": lambda numbers: table[numbers]})
+        exchange.pull({"t": own})
+        exchange.aggregate([], {"t": (own, table[own])})
+        return exchange.sent()["values"]
+
+    predicted = words_of_ways(VariableLoad(256, share), 2, 2)
+    for way, words in predicted.items():
+        assert sum(in_threads(4, lambda workers, way=way: work(workers, way))) == 2 * words
+    assert ways_of([TableSettings("t", (64, 4))], machines, "auto", share) == {"t": SERVERS}
+    assert min(predicted, key=lambda way: predicted[way]) == SERVERS
+
+
 def test_a_line_says_why_a_table_goes_its_way() -> None:
     """With the words of each way, by Table 3, for machines of several workers, merged or not."""
     tables = [TableSettings("t", (100, 10)), TableSettings("u", (50, 4))]
     machines = Machines(((0, 1), (2, 3), (4, 5), (6, 7)))
     ways = ways_of(tables, machines, "auto", {"t": 0.1})
     merged, unknown = reasons(tables, machines, ways, {"t": 0.1})
-    assert merged == ("t (10.00% of rows touched): servers, at most 300 words that a machine sends in a step; 1,500 by "
-                      "rings, 600 by gathered")
+    assert merged == ("t (10.00% of rows touched): servers, at most 300 words that a machine sends in a step; 1,750 by "
+                      "rings, 1,200 by gathered")
     assert unknown == "u: servers; give touched for the words of each way"
     each = Machines(machines.members, local=False)
     assert reasons(tables[:1], each, {"t": GATHERED_ROWS}, 0.1) == (
