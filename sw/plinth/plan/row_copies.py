@@ -239,5 +239,6 @@ def _why(name: str, ways: Mapping[str, Sync], times: Mapping[str, float], taken:
                "no other die has a copy, or a level splits more than the layer's batch")
         return f"{name} ({touched} touched): {taken}, as {why}"
     others = ", ".join(f"{duration(time)} by {way}" for way, time in times.items() if way != taken)
-    return f"{name} ({touched} touched): {taken}, a step of {duration(times[taken])}; {others}"
+    shorter = f"; one has to be {choice.tolerance:.2%} shorter" if min(times.values()) < times[taken] else ""
+    return f"{name} ({touched} touched): {taken}, a step of {duration(times[taken])}; {others}{shorter}"
 

@@ -88,7 +88,10 @@ def test_tables_are_in_the_number_of_pieces_of_the_shortest_step(rows: int, widt
 
 @pytest.mark.parametrize(("tolerance", "kind"), [(0.0, "server"), (0.01, "server"), (0.03, "gathered"), (0.2, "ring")])
 def test_ties_go_to_the_way_that_comes_first(tolerance: float, kind: str) -> None:
-    assert choose(CopyChoice(tolerance=tolerance), {"ring": 1.1, "gathered": 1.0, "server": 0.98})[0] == kind
+    chosen, (note,) = choose(CopyChoice(tolerance=tolerance), {"ring": 1.1, "gathered": 1.0, "server": 0.98})
+    assert chosen == kind
+    # A longer step is not taken without a word.
+    assert (f"; one has to be {tolerance:.2%} shorter" in note) == (kind != "server")
 
 
 def test_tolerance_and_threshold_are_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str],
