@@ -11,6 +11,7 @@ message less to each worker, and rows of fewer owners.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from plinth.network.variables import Gradient
 from plinth.partition.axes import SAMPLES
 from plinth.partition.graph import DP, Node, PlanGraph
 from plinth.partition.pieces import search, searched
+from plinth.partition.row_costs import VariableLoad, words_of_ways
 from plinth.sharding import MAXIMUM_PIECES, Copies, Gathered, Server, Sharding, Sync, Touched
 from plinth.step.copies import copies_of
 from plinth.units import duration
@@ -154,10 +156,12 @@ def chosen_copies(sharding: Sharding, target: DieParameters, seconds: Callable[[
     rings = dict(copies_of(sharding, target))
     shares = dict(sharding.touched)
     tables: dict[str, dict[str, Sync]] = {}
+    elements: dict[str, int] = {}
     for number, node in enumerate(sharding.graph.nodes):
         if node.gathers:
             name = node.variables[0].qualified(node.name)
             tables[name] = _ways(sharding, number, node, rings[name], choice, shares.get(name))
+            elements[name] = prod(node.matrix)
     if choice.ways not in (AUTO_COPIES, RINGS):
         missing = [name for name, ways in tables.items() if choice.ways not in ways]
         if missing and sharding.dies > 1:
@@ -201,7 +205,8 @@ def chosen_copies(sharding: Sharding, target: DieParameters, seconds: Callable[[
     for place, (name, ways_of_table) in enumerate(tables.items()):
         times = {way: time((*best[:place], way, *best[place + 1:])) for way in ways_of_table}
         notes.append(_why(name, ways_of_table, times, best[place], shares.get(name), choice)
-                     + _pieces_told(ways_of_table, tried.get(name, {})))
+                     + _pieces_told(ways_of_table, tried.get(name, {}))
+                     + _words_told(elements[name], sharding.dies, ways_of_table, shares.get(name)))
     return copies(best)
 
 
@@ -219,6 +224,14 @@ def _pieces_searched(ways: dict[str, Sync], time: Callable[[], float], tolerance
     found = searched(measure, search(most, most, tolerance=tolerance, repeats=1))
     ways[SERVERS] = _served(found.pieces)
     return found.samples
+
+
+def _words_told(elements: int, dies: int, ways: Mapping[str, Sync], share: float | None) -> str:
+    """What a die sends by each way, where it is known how many rows are touched: Table 3, each die a machine."""
+    if share is None or len(ways) == 1:
+        return ""
+    words = words_of_ways(VariableLoad(elements, share), dies)
+    return f"; a die sends {', '.join(f'{words[way]:,.0f} words by {way}' for way in ways)} (Table 3)"
 
 
 def _pieces_told(ways: Mapping[str, Sync], tried: Mapping[int, float]) -> str:
