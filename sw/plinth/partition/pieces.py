@@ -48,7 +48,8 @@ class PieceChoice:
     Parameters
     ----------
     pieces : int
-        The number of the shortest step among those that were sampled; of several within the tolerance the least.
+        The number of the shortest step among those that were sampled; of several within the tolerance, or
+        :data:`TOLERANCE` if that is less, the least.
     samples : mapping of int to float
         Seconds of a step by pieces, in the order in which they were sampled.
     fit : Fit
@@ -115,7 +116,7 @@ def search(first: int, most: int, *, tolerance: float = TOLERANCE, repeats: int 
     fit = fitted(samples)
     if confirm and (found := fit.least(min(samples), max(samples))) not in samples:
         yield from sample(found)
-    bound = min(samples.values()) * (1 + tolerance)
+    bound = min(samples.values()) * (1 + min(tolerance, TOLERANCE))
     return PieceChoice(min(samples, key=lambda count: (samples[count] > bound, count)), samples, fit)
 
 

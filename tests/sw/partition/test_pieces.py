@@ -55,3 +55,8 @@ def test_factors_are_not_below_0() -> None:
     fit = fitted({1: 3.0, 2: 2.0, 4: 1.4})
     assert min(fit.constant, fit.shared, fit.each) >= 0 and fit.least(1, 4) == 4
     assert fitted({3: 5.0}) == Fit(5.0, 0.0, 0.0) and fitted({3: 5.0}).least(3, 3) == 3
+
+
+def test_a_wide_tolerance_ends_walks_late_and_takes_the_shortest_step() -> None:
+    times = {1: 1.05, 2: 1.0, 4: 1.08, 8: 1.3}
+    assert searched(times.__getitem__, search(4, 8, repeats=1, tolerance=0.1, confirm=False)).pieces == 2
