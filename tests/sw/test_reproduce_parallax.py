@@ -140,6 +140,6 @@ def test_the_sweep_says_which_way_is_shortest(tables: list[Table]) -> None:
 
 def test_pictures_are_drawn(tables: list[Table], tmp_path) -> None:
     drawn = pictures.draw(tmp_path, tables)
-    assert [path.name for path in drawn] == ["pieces.png", "ways.png", "alpha.png"]
+    assert [path.name for path in drawn] == ["pieces.png", "ways.png", "our-pieces.png", "alpha.png"]
     assert all(path.read_bytes()[:4] == b"\x89PNG" for path in drawn)
     assert pictures.draw(tmp_path, [table for table in tables if table.key == "setup"]) == []

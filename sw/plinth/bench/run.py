@@ -32,7 +32,8 @@ def run_benches(path: Path, only: str | None, activity: Activity) -> list[dict[s
         measured = measure()
         keep_rows(path, measured)
         done |= {row.name for row in measured}
-        rows += [row.to_data() for row in measured if only in (None, row.name)]
+        # Of what is measured together the row that was asked for, if it is one of them.
+        rows += [row.to_data() for row in [row for row in measured if only == row.name] or measured]
     return rows
 
 

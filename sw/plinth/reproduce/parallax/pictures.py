@@ -19,7 +19,8 @@ _DPI = 140
 
 
 def draw(folder: Path, tables: Sequence[Table]) -> list[Path]:
-    """``ways.png``, ``pieces.png`` and ``alpha.png``, of those tables that are there; returns the files.
+    """``ways.png``, ``pieces.png``, ``our-pieces.png`` and ``alpha.png``, of those tables that are there; returns the
+    files.
 
     Raises
     ------
@@ -27,7 +28,8 @@ def draw(folder: Path, tables: Sequence[Table]) -> list[Path]:
         If a file cannot be written.
     """
     drawn: dict[str, tuple[str, Callable[[Table], Any]]] = {
-        "table4": ("ways.png", _ways), "table2": ("pieces.png", _pieces), "table6": ("alpha.png", _alpha)}
+        "table4": ("ways.png", _ways), "table2": ("pieces.png", _pieces), "table5": ("our-pieces.png", _our_pieces),
+        "table6": ("alpha.png", _alpha)}
     paths = []
     for table in (table for table in tables if table.key in drawn):
         name, make = drawn[table.key]
@@ -65,19 +67,36 @@ def _pieces(table: Table) -> Any:
         points = table.points[name]
         rows = {row.what: row for row in table.rows if row.series == name}
         samples = [points["words"] / float(rows[f"P = {count}"].paper or 1) for count in SAMPLED_PIECES]
-        pieces = np.geomspace(FEWEST[name], 2 * max(SAMPLED_PIECES), 80)
-        axis.plot(pieces, [Fit(*points["fit"]).seconds(count) for count in pieces], color=OURS,
-                  label="equation 1, fitted")
         axis.plot(SAMPLED_PIECES, samples, "s", color=PAPERS, label="paper")
-        axis.set_xscale("log", base=2)
-        axis.set_xticks(SAMPLED_PIECES, [str(count) for count in SAMPLED_PIECES])
-        axis.set_ylim(0, None)
-        axis.set_xlabel("pieces P")
+        _fitted(axis, Fit(*points["fit"]), SAMPLED_PIECES)
         axis.set_title(name, fontsize=10)
-        bare(axis)
     axes[0, 0].set_ylabel("seconds")
     _legend(drawing, axes[0, 0], 2)
     return drawing
+
+
+def _our_pieces(table: Table) -> Any:
+    """Seconds of a step over the number of pieces as measured here, and equation 1 fitted to them."""
+    drawing, axes = picture("Steps of our language model on four ranks by pieces of its table", 6, 3.8)
+    pieces, samples = zip(*table.points["ours"]["samples"], strict=True)
+    axes[0, 0].plot(pieces, [1e3 * each for each in samples], "o", color=OURS, label="ours")
+    constant, shared, each = table.points["ours"]["fit"]
+    _fitted(axes[0, 0], Fit(1e3 * constant, 1e3 * shared, 1e3 * each),
+            [count for count in pieces if count & (count - 1) == 0])
+    axes[0, 0].set_ylabel("ms")
+    _legend(drawing, axes[0, 0], 2)
+    return drawing
+
+
+def _fitted(axis: Any, fit: Fit, ticks: Sequence[int]) -> None:
+    """Equation 1 over the number of pieces, whose axis is logarithmic."""
+    pieces = np.geomspace(min(ticks) / 1.5, 1.5 * max(ticks), 80)
+    axis.plot(pieces, [fit.seconds(count) for count in pieces], color=OURS, label="equation 1, fitted")
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(ticks, [str(count) for count in ticks])
+    axis.set_ylim(0, None)
+    axis.set_xlabel("pieces P")
+    bare(axis)
 
 
 def _alpha(table: Table) -> Any:
