@@ -208,6 +208,39 @@ def test_a_rank_that_is_killed_ends_all(tmp_path: Path, device: str) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".part"] == ["w.npz"]
 
 
+#: A message that is sent once its receiver has begun to multiply, and goes on until the message has gone.
+BUSY = """
+import os, time
+import numpy as np
+from pathlib import Path
+from plinth.workers.group import joined
+busy, sent = Path(os.environ["OUT"], "busy"), Path(os.environ["OUT"], "sent")
+workers, a = joined(), np.ones((300, 300), np.float32)
+ends = workers.outgoing(1, 5, 1 << 21) if workers.own == 0 else workers.incoming(0, 5, 1 << 21)
+until = time.monotonic() + 60
+workers.begin()
+if workers.own == 0:
+    while not busy.exists():
+        time.sleep(0.001)
+    ends.send()
+    while not ends.request.Test() and time.monotonic() < until:
+        time.sleep(0.001)
+    sent.write_text(str(ends.request.Test()))
+else:
+    busy.touch()
+    while not sent.exists() and time.monotonic() < until + 10:
+        a @ a
+    workers.wait(ends.arrived)
+    print("gone meanwhile:", sent.read_text())
+"""
+
+
+def test_messages_come_while_a_rank_multiplies() -> None:
+    """Eight megabytes, which no library takes from a sender before its receiver lets it: a thread of the rank does."""
+    run = mpiexec(2, "-c", BUSY)
+    assert run.stdout == "gone meanwhile: True\n", run.stderr
+
+
 def test_a_rank_that_does_not_start_is_named() -> None:
     script = ("import os, signal\nimport plinth.runtime.mpi as mpi\nfrom plinth.cli import main\n"
               "mpi.told_by_all.__defaults__ = (3,)\n"
