@@ -15,6 +15,9 @@ passes each machine's border once, as its workers are neighbours; gathered rows 
 
 Workers (:mod:`plinth.workers`) merge rows on their way to servers; gathered rows and rings are each worker's for itself
 (:func:`words_of_ways`).
+
+Where it is known what the network carries, a way takes the time of its words and of its messages in turn
+(:func:`seconds_of_ways`): 2 (N G - 1) of a ring, one of gathered rows, three of servers (question, answer, gradients).
 """
 
 from collections.abc import Sequence
@@ -91,9 +94,34 @@ def words_of_ways(load: VariableLoad, machines: int, workers: int = 1, *, merged
                                merged=merged and way == SERVERS) for way in WAYS}
 
 
+@dataclass(frozen=True)
+class NetworkRates:
+    """What the network between machines carries.
+
+    Parameters
+    ----------
+    words_per_second : float
+        Words of 32 bits into a machine, and out of it.
+    latency : float
+        Seconds of a message beside its words.
+    """
+
+    words_per_second: float
+    latency: float = 0.0
+
+
+def seconds_of_ways(load: VariableLoad, rates: NetworkRates, machines: int, workers: int = 1, *, merged: bool = True
+                    ) -> dict[str, float]:
+    """Seconds of a step by each way: of :func:`words_of_ways`, and of messages that wait for each other."""
+    turns = {RINGS: 2 * (machines * workers - 1), GATHERED_ROWS: 1, SERVERS: 3}
+    return {way: words / rates.words_per_second + turns[way] * rates.latency
+            for way, words in words_of_ways(load, machines, workers, merged=merged).items()}
+
+
 def best_way(load: VariableLoad, machines: int, workers: int = 1, *, merged: bool = True,
-             dense_from: float | None = None) -> str:
-    """The way of the fewest words, by :func:`words_of_ways`; of ties the first one.
+             dense_from: float | None = None, rates: NetworkRates | None = None) -> str:
+    """The way of the least time, by :func:`seconds_of_ways`; of the fewest words, by :func:`words_of_ways`, if no rates
+    are known. Of ties the first one.
 
     Parameters
     ----------
@@ -102,5 +130,6 @@ def best_way(load: VariableLoad, machines: int, workers: int = 1, *, merged: boo
     """
     if load.touched is None or (dense_from is not None and load.touched >= dense_from):
         return RINGS
-    words = words_of_ways(load, machines, workers, merged=merged)
-    return min(WAYS, key=lambda way: words[way])
+    costs = words_of_ways(load, machines, workers, merged=merged) if rates is None else seconds_of_ways(
+        load, rates, machines, workers, merged=merged)
+    return min(WAYS, key=lambda way: costs[way])

@@ -9,8 +9,9 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
-from plinth.partition.row_costs import VariableLoad, best_way, words_of_ways
+from plinth.partition.row_costs import VariableLoad, best_way, seconds_of_ways, words_of_ways
 from plinth.runtime.memory import Floats
+from plinth.units import duration
 from plinth.workers.channel import Lookup, Rows, SentWords
 from plinth.workers.machines import Machines
 from plinth.workers.sums import DenseSum, fused
@@ -113,7 +114,7 @@ def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Map
             share = _share(touched, table.name)
             way = RINGS if count == 1 and most == 1 else SERVERS if share is None else best_way(
                 VariableLoad(table.shape[0] * table.shape[1], share), count, most, merged=machines.local,
-                dense_from=dense_from)
+                dense_from=dense_from, rates=machines.rates)
         chosen[table.name] = way
     return chosen
 
@@ -144,12 +145,15 @@ def reasons(tables: Sequence[TableSettings], machines: Machines, ways: Mapping[s
         elif share is None:
             lines.append(f"{table.name}: {way}; give touched for the words of each way")
         else:
-            words = {other: f"{'at most ' if merged and other == SERVERS else ''}{sent:,.0f}" for other, sent in (
-                words_of_ways(VariableLoad(table.shape[0] * table.shape[1], share), count, most,
-                              merged=machines.local).items())}
-            others = ", ".join(f"{words[other]} by {other}" for other in words if other != way)
+            load = VariableLoad(table.shape[0] * table.shape[1], share)
+            words = {other: f"{'at most ' if merged and other == SERVERS else ''}{sent:,.0f}"
+                     for other, sent in words_of_ways(load, count, most, merged=machines.local).items()}
+            times = dict.fromkeys(words, "") if machines.rates is None else {
+                other: f" in {duration(seconds)}" for other, seconds in seconds_of_ways(
+                    load, machines.rates, count, most, merged=machines.local).items()}
+            others = ", ".join(f"{words[other]}{times[other]} by {other}" for other in words if other != way)
             lines.append(f"{table.name} ({share:.2%} of rows touched): {way}, {words[way]} words that a machine sends "
-                         f"in a step; {others}")
+                         f"in a step{times[way]}; {others}")
     return tuple(lines)
 
 

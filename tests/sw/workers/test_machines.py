@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from plinth.errors import UserError
+from plinth.partition.row_costs import NetworkRates
 from plinth.workers.machines import HOSTS, Machines, machines_of
 
 
@@ -19,6 +20,30 @@ def test_machines_are_said_or_found(tmp_path: Path) -> None:
     machines = Machines(((1, 0), (2,)))
     assert machines.chiefs == (1, 2) and machines.machine_of == {1: 0, 0: 0, 2: 1}
     assert machines.merged and not Machines(((1, 0), (2,)), False).merged and not Machines(((0,), (1,))).merged
+
+
+def test_a_file_may_say_what_the_network_carries(tmp_path: Path) -> None:
+    path = tmp_path / "machines.yaml"
+    path.write_text("machines: [[1, 0], [2]]\ngigabits: 32\nmicroseconds: 5\n")
+    rates = machines_of(path, 3, []).rates
+    assert rates is not None and rates.words_per_second == 1e9 and rates.latency == pytest.approx(5e-6)
+    path.write_text("machines: [[0]]\ngigabits: 0.32\n")
+    assert machines_of(path, 1, []).rates == NetworkRates(1e7)
+
+
+@pytest.mark.parametrize(("rates", "message"), [
+    ("gigabits: 0", "gigabits must be a number from 0.001 to 1e+06, not 0"),
+    ("gigabits: fast", "gigabits must be a number from 0.001 to 1e+06, not the text 'fast'"),
+    ("gigabits: .nan", "gigabits must be a number from 0.001 to 1e+06, not nan"),
+    ("gigabits: true", "gigabits must be a number from 0.001 to 1e+06, not true"),
+    ("gigabits: 1\nmicroseconds: -1", "microseconds must be a number from 0 to 1e+06, not -1"),
+    ("microseconds: 5", "microseconds stand beside gigabits; give both, or neither")])
+def test_rates_that_are_none_are_refused(rates: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "machines.yaml"
+    path.write_text(f"machines: [[0]]\n{rates}\n")
+    with pytest.raises(UserError) as error:
+        machines_of(path, 1, [])
+    assert str(error.value) == f"{path}: {message}"
 
 
 @pytest.mark.parametrize(("resources", "message"), [
