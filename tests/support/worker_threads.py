@@ -1,5 +1,7 @@
 """Workers as threads of one process."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -16,6 +18,10 @@ class ThreadWorkers(ThreadMessages):
 
     def begin(self, messages: int | None = None) -> None:
         super().begin()
+
+    def another(self) -> ThreadWorkers:
+        """The same workers, with other messages. Collective."""
+        return ThreadWorkers(self.told(Post(range(self.size)))[0], self.own)
 
 
 def in_threads(count: int, work: Callable[[Any], Any]) -> list[Any]:

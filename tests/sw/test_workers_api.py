@@ -455,18 +455,96 @@ def test_copies_of_what_is_cut_are_cut() -> None:
     ("table.weight[x]", "embedding '0.weight' has a gradient of all rows, as the step uses its weight in another way"),
     ("table.weight.index_select(0, x)", "embedding '0.weight' has a gradient of all rows"),
     ("table(x) + table.weight.sum()", "embedding '0.weight' has a gradient of all rows"),
-    ("functional.embedding(x, table.weight, sparse=True)", "embedding '0.weight' has gradients of rows that no call"),
-    ("functional.embedding(x, plain.weight, sparse=True)", "parameter '1.weight' has gradients of rows, and is no t")])
+    ("functional.embedding(x, table.weight, sparse=True)", "embedding '0.weight' has gradients of rows that no call")])
 def test_other_uses_of_weights_than_calls_are_refused(looks: str, said: str) -> None:
     import torch
     from torch import nn
 
-    table, plain = nn.Embedding(5, 4, sparse=True), nn.Linear(4, 5)
-    module = nn.Sequential(table, plain)
+    table = nn.Embedding(5, 4, sparse=True)
+    module = nn.Sequential(table)
     runner = plinth.get_runner(module, torch.optim.SGD(module.parameters(), lr=0.1))
-    names = {"table": table, "plain": plain, "functional": nn.functional, "x": torch.tensor([1, 3])}
-    eval(looks, names).sum().backward()
+    eval(looks, {"table": table, "functional": nn.functional, "x": torch.tensor([1, 3])}).sum().backward()
     assert said in refusal(runner.step)
+
+
+@needs_torch
+def test_rows_of_parameters_that_cannot_be_gathered_are_refused() -> None:
+    import torch
+    from torch import nn
+
+    from plinth.workers.torch_module import ModuleVariables
+
+    module, x = nn.ParameterDict({"w": nn.Parameter(torch.ones(5, 4)), "b": nn.Parameter(torch.ones(5))}), [1, 3]
+
+    def step(rule: str = "SGD", copies: Any = "auto", **options: Any) -> Any:
+        runner: Any = plinth.get_runner(module, getattr(torch.optim, rule)(
+            module.parameters(), lr=0.1, **options), copies=copies)
+        module.zero_grad()
+        nn.functional.embedding(torch.tensor(x), module["w"], sparse=True).sum().backward()
+        return runner.step
+
+    for copies, asked in ({"w": "rings"}, "rings"), ("rings", "rings"), ("servers", "servers"):
+        assert (f"parameter 'w' has gradients of rows, which all workers gather, and copies of {asked} were asked for; "
+                "give copies={'w': 'gathered'}, or look it up without sparse=True") == refusal(step(copies=copies))
+    assert "parameter 'w' is no embedding, and has no rows that servers could be asked for before a step" in refusal(
+        lambda: step(copies={"w": "servers"}))
+    assert refusal(lambda: step(copies={"b": "gathered"})) == (
+        "the model has no table 'b'; it has none, and matrices w")
+    assert "copies of table 'w' are kept equal by one of auto, rings, " in refusal(
+        lambda: step(copies={"w": ["rings"]}))
+    assert "Adam needs gradients of all rows, and parameter 'w' has those of rows that are looked up" in refusal(
+        step("Adam"))
+    assert "weight_decay changes all rows in each step, and parameter 'w' has gradients of rows" in refusal(
+        step(weight_decay=0.1))
+    # With staleness.
+    said = refusal(lambda: ModuleVariables(module, 1).dense_gradients(np.float32(1)))
+    assert said == ("parameter 'w' has gradients of rows, which workers that do not wait for each other have of "
+                    "torch.nn.Embedding alone; make it one with sparse=True, look it up without sparse=True, or leave "
+                    "out staleness")
+    train = step()
+    module["b"].grad = torch.ones(5).to_sparse()
+    assert "parameter 'b' has a sparse gradient of shape (5,) that is not one of rows of a matrix" in refusal(train)
+    module["b"].grad = None
+    train()
+
+
+#: A loop whose module reads rows of two matrices of its own, each in another way; its argument says how many workers.
+INDEXED = """
+import sys
+import numpy as np
+import plinth
+import torch
+from torch import nn
+
+generator = np.random.default_rng(1)
+x, y = plinth.shard(tuple(torch.from_numpy(generator.integers(0, most, 96)) for most in (50, 3)))
+torch.manual_seed(0)
+module = nn.ParameterDict({name: nn.Parameter(torch.randn(50, 3)) for name in ("named", "read")})
+optimizer = torch.optim.Adagrad(module.parameters(), lr=0.1)
+runner = plinth.get_runner(module, optimizer)
+size = len(y) // 8
+for first in range(0, len(y), size):
+    rows = x[first:first + size]
+    values = nn.functional.embedding(rows, module["named"], sparse=True) * module["read"][rows]
+    nn.functional.cross_entropy(values, y[first:first + size]).backward()
+    runner.step()
+assert runner.ways == dict.fromkeys(("named", "read"), "gathered") or int(sys.argv[1]) == 1, runner.ways
+print("".join(f"<{' '.join(f'{value:.5f}' for value in weight.flatten().tolist())}>" for weight in module.parameters()))
+"""
+
+
+@needs_torch
+@pytest.mark.slow
+def test_rows_that_are_read_by_number_have_the_values_of_one_device(tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(INDEXED)
+
+    def values(workers: int) -> Any:
+        run = subprocess.run([mpi_launcher(), "-n", str(workers), sys.executable, "loop.py", str(workers)],
+                             capture_output=True, text=True, timeout=PATIENCE, cwd=tmp_path)
+        assert run.returncode == 0, run.stderr
+        return np.array([found.split() for found in re.findall("<(.*?)>", run.stdout)], float)
+
+    np.testing.assert_allclose(values(3), np.tile(values(1), (3, 1)), atol=2e-5)
 
 
 @needs_torch

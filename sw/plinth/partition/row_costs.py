@@ -119,7 +119,7 @@ def seconds_of_ways(load: VariableLoad, rates: NetworkRates, machines: int, work
 
 
 def best_way(load: VariableLoad, machines: int, workers: int = 1, *, merged: bool = True,
-             dense_from: float | None = None, rates: NetworkRates | None = None) -> str:
+             dense_from: float | None = None, rates: NetworkRates | None = None, ways: Sequence[str] = WAYS) -> str:
     """The way of the least time, by :func:`seconds_of_ways`; of the fewest words, by :func:`words_of_ways`, if no rates
     are known. Of ties the first one.
 
@@ -127,9 +127,11 @@ def best_way(load: VariableLoad, machines: int, workers: int = 1, *, merged: boo
     ----------
     dense_from : float or None
         Share of touched rows from which a variable is taken for dense; None: never.
+    ways : sequence of str
+        The ways that are possible, rings among them.
     """
     if load.touched is None or (dense_from is not None and load.touched >= dense_from):
         return RINGS
     costs = words_of_ways(load, machines, workers, merged=merged) if rates is None else seconds_of_ways(
         load, rates, machines, workers, merged=merged)
-    return min(WAYS, key=lambda way: costs[way])
+    return min(ways, key=lambda way: costs[way])

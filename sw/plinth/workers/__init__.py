@@ -12,6 +12,7 @@ gradients go round a ring of all workers, rows of sparse ones to the servers tha
     runner      all of these in the order of a step
     network_trainer     a network of this project
     torch_module        a module of PyTorch: its tables and dense parameters
+    indexed             matrices whose rows a step reads by number, though they are no embeddings
     torch_runner        and its steps, together with others
     clocks, asynchronous, torch_asynchronous    steps at each worker's own pace, within a bound
 """

@@ -9,7 +9,7 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
-from plinth.partition.row_costs import VariableLoad, best_way, seconds_of_ways, words_of_ways
+from plinth.partition.row_costs import WAYS, VariableLoad, best_way, seconds_of_ways, words_of_ways
 from plinth.runtime.memory import Floats
 from plinth.units import duration
 from plinth.workers.channel import Lookup, Rows, SentWords
@@ -19,6 +19,8 @@ from plinth.workers.tables import GatheredTable, RingTable, ServedTable, SharedT
 
 #: The first tag of tables; those before are of the message of dense gradients, one a worker.
 TABLE_TAGS = 1 << 10
+#: Most matrices that a refusal lists.
+SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,8 @@ class SentTraffic:
 
 
 def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Mapping[str, str],
-            touched: float | Mapping[str, float] | None = None, dense_from: float | None = None) -> dict[str, str]:
+            touched: float | Mapping[str, float] | None = None, dense_from: float | None = None,
+            others: Sequence[str] = ()) -> dict[str, str]:
     """How the copies of each table are kept equal.
 
     Parameters
@@ -92,6 +95,8 @@ def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Map
         Share of rows that a worker touches in a step, of all tables or of each by name; None: it is not known.
     dense_from : float or None
         Share from which a table is taken for dense; None: never.
+    others : sequence of str
+        Variables that are no tables, and may be named.
 
     Raises
     ------
@@ -103,9 +108,10 @@ def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Map
         if way not in COPY_NAMES:
             raise UserError(f"copies of table {name!r} are kept equal by one of {', '.join(COPY_NAMES)}, not {way!r}")
     for name in [*asked, *(touched if isinstance(touched, Mapping) else ())]:
-        if name not in {table.name for table in tables}:
+        if name not in {*(table.name for table in tables), *others}:
             known = ", ".join(table.name for table in tables) or "none"
-            raise UserError(f"the model has no table {name!r}; it has {known}")
+            more = f", and matrices {', '.join(others[:SHOWN])}{', ...' if len(others) > SHOWN else ''}"
+            raise UserError(f"the model has no table {name!r}; it has {known}{more if others else ''}")
     count, most = len(machines.members), max(map(len, machines.members))
     chosen = {}
     for table in tables:
@@ -135,26 +141,33 @@ def reasons(tables: Sequence[TableSettings], machines: Machines, ways: Mapping[s
     touched : float, mapping of str to float, or None
         As there.
     """
+    return tuple(reason(table, machines, ways[table.name], _share(touched, table.name)) for table in tables)
+
+
+def reason(table: TableSettings, machines: Machines, way: str, share: float | None, possible: Sequence[str] = WAYS
+           ) -> str:
+    """A line on a table: how its copies are kept equal, and the words of each way that is possible, by Table 3.
+
+    Parameters
+    ----------
+    share : float or None
+        Of its rows, what a worker touches in a step; None: it is not known.
+    """
     count, most = len(machines.members), max(map(len, machines.members))
     merged = machines.local and most > 1
-    lines = []
-    for table in tables:
-        way, share = ways[table.name], _share(touched, table.name)
-        if count == 1:
-            lines.append(f"{table.name}: {way}, as nothing moves between machines")
-        elif share is None:
-            lines.append(f"{table.name}: {way}; give touched for the words of each way")
-        else:
-            load = VariableLoad(table.shape[0] * table.shape[1], share)
-            words = {other: f"{'at most ' if merged and other == SERVERS else ''}{sent:,.0f}"
-                     for other, sent in words_of_ways(load, count, most, merged=machines.local).items()}
-            times = dict.fromkeys(words, "") if machines.rates is None else {
-                other: f" in {duration(seconds)}" for other, seconds in seconds_of_ways(
-                    load, machines.rates, count, most, merged=machines.local).items()}
-            others = ", ".join(f"{words[other]}{times[other]} by {other}" for other in words if other != way)
-            lines.append(f"{table.name} ({share:.2%} of rows touched): {way}, {words[way]} words that a machine sends "
-                         f"in a step{times[way]}; {others}")
-    return tuple(lines)
+    if count == 1:
+        return f"{table.name}: {way}, as nothing moves between machines"
+    if share is None:
+        return f"{table.name}: {way}; give touched for the words of each way"
+    load = VariableLoad(table.shape[0] * table.shape[1], share)
+    words = {other: f"{'at most ' if merged and other == SERVERS else ''}{sent:,.0f}"
+             for other, sent in words_of_ways(load, count, most, merged=machines.local).items() if other in possible}
+    times = dict.fromkeys(words, "") if machines.rates is None else {
+        other: f" in {duration(seconds)}" for other, seconds in seconds_of_ways(
+            load, machines.rates, count, most, merged=machines.local).items()}
+    others = ", ".join(f"{words[other]}{times[other]} by {other}" for other in words if other != way)
+    return (f"{table.name} ({share:.2%} of rows touched): {way}, {words[way]} words that a machine sends in a step"
+            f"{times[way]}; {others}")
 
 
 class SynchronousExchange:
@@ -170,7 +183,7 @@ class SynchronousExchange:
     ways : mapping of str to str
         Of each table.
     lookups : mapping of str to callable
-        Of each table the values of rows of this worker's copy.
+        Of each table that has servers the values of rows of this worker's copy.
     """
 
     def __init__(self, workers: Workers, machines: Machines, tables: Sequence[TableSettings], dense: Sequence[int],
@@ -187,16 +200,16 @@ class SynchronousExchange:
             servers = [machines.chiefs[(next_server + piece) % len(machines.chiefs)]
                        for piece in range(settings.pieces)]
             next_server += len(servers)
-            self.tables[settings.name] = self._table(settings, ways[settings.name], lookups[settings.name], servers,
-                                                     tag)
+            self.tables[settings.name] = self._table(settings, ways[settings.name], lookups, servers, tag)
             tag += max(3 * (settings.pieces + 1), workers.size)
         self._begun = False
 
-    def _table(self, settings: TableSettings, way: str, lookup: Lookup, servers: Sequence[int], tag: int
-               ) -> SharedTable:
+    def _table(self, settings: TableSettings, way: str, lookups: Mapping[str, Lookup],
+               servers: Sequence[int], tag: int) -> SharedTable:
         sent = self.traffic[settings.name].to
         if way == SERVERS:
-            return ServedTable(settings.name, settings.shape, sent, self.workers, self.machines, lookup, servers, tag)
+            return ServedTable(settings.name, settings.shape, sent, self.workers, self.machines,
+                               lookups[settings.name], servers, tag)
         if way == GATHERED_ROWS:
             return GatheredTable(settings.name, settings.shape, sent, self.workers, tag)
         return RingTable(settings.name, settings.shape, sent, self.workers, self._order, tag)

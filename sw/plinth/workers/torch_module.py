@@ -6,7 +6,7 @@ so that whoever shares them can fetch them first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from plinth.files.forms import described
 from plinth.runtime.memory import Floats
 from plinth.workers.channel import Rows
 from plinth.workers.group import Group
+from plinth.workers.indexed import Gradient, SparseGradient
 from plinth.workers.runner import TableSettings, TouchedRows
 
 #: What fetches rows of a table before they are looked up; None: those that the module has are right.
@@ -78,6 +79,13 @@ def tables_of(module: Any, machines: int) -> tuple[dict[str, Any], list[TableSet
     return embeddings, settings
 
 
+def _is_layer(part: Any) -> bool:
+    """Whether a part of a module is a layer of PyTorch, or made of one, whose weights are used as it says."""
+    return any(kind.__module__.startswith("torch.nn.")
+               and kind.__module__ not in ("torch.nn.modules.module", "torch.nn.modules.container")
+               for kind in type(part).__mro__)
+
+
 def _pieces(part: Any, machines: int) -> int:
     asked = cut_of(part)
     if asked is None:
@@ -106,6 +114,10 @@ class ModuleVariables:
         What they are as tables.
     dense : list of (str, torch.nn.Parameter)
         Other parameters that are trained.
+    matrices : list of TableSettings
+        Those of them that have rows.
+    own_matrices : set of str
+        Those of the matrices that belong to no layer of PyTorch.
 
     Raises
     ------
@@ -123,6 +135,12 @@ class ModuleVariables:
             if str(parameter.dtype) != "torch.float32" or parameter.device.type != "cpu":
                 raise UserError(f"parameter {name!r} is {parameter.dtype} on {parameter.device}; workers share float32 "
                                 "on the CPU")
+        self.matrices = [TableSettings(name, (len(parameter), parameter.shape[1])) for name, parameter in self.dense
+                         if parameter.dim() == 2 and parameter.numel()]
+        layers = {id(parameter) for part in module.modules() if _is_layer(part)
+                  for parameter in part.parameters(recurse=False)}
+        self.own_matrices = {name for name, parameter in self.dense if id(parameter) not in layers} & {
+            own.name for own in self.matrices}
         self._looked_up: dict[str, Rows] = {}
         self._counts = {table.name: TouchedRows(table.shape[0]) for table in self.tables}
 
@@ -182,6 +200,16 @@ class ModuleVariables:
 
         return pull
 
+    def gradients(self, factor: np.float32) -> dict[str, Gradient]:
+        """Gradients of dense parameters times a factor, as autograd gives them; None of those that have none.
+
+        Raises
+        ------
+        UserError
+            If one is sparse, and not of rows of a matrix.
+        """
+        return {name: _gradient(name, parameter.grad, factor) for name, parameter in self.dense}
+
     def dense_gradients(self, factor: np.float32) -> dict[str, Floats | None]:
         """Gradients of dense parameters times a factor; None of those that have none.
 
@@ -190,12 +218,14 @@ class ModuleVariables:
         UserError
             If one is sparse.
         """
-        for name, parameter in self.dense:
-            if parameter.grad is not None and parameter.grad.is_sparse:
-                raise UserError(f"parameter {name!r} has gradients of rows, and is no table, as it is the weight of no "
-                                "torch.nn.Embedding; make it one with sparse=True, or look it up without sparse=True")
-        return {name: None if parameter.grad is None else parameter.grad.detach().numpy() * factor
-                for name, parameter in self.dense}
+        dense: dict[str, Floats | None] = {}
+        for name, gradient in self.gradients(factor).items():
+            if isinstance(gradient, SparseGradient):
+                raise UserError(f"parameter {name!r} has gradients of rows, which workers that do not wait for each "
+                                "other have of torch.nn.Embedding alone; make it one with sparse=True, look it up "
+                                "without sparse=True, or leave out staleness")
+            dense[name] = gradient
+        return dense
 
     def row_gradients(self, factor: np.float32) -> dict[str, tuple[Rows, Floats]]:
         """The rows of each table that this worker has looked up in the step that ends, and their gradients times a
@@ -227,6 +257,20 @@ class ModuleVariables:
         return rows, gradients
 
 
+def _gradient(name: str, gradient: Any, factor: np.float32) -> Gradient:
+    """The gradient of a parameter, times a factor."""
+    if gradient is None:
+        return None
+    if not gradient.is_sparse:
+        values: Floats = gradient.detach().numpy() * factor
+        return values
+    if gradient.dim() != 2 or gradient.sparse_dim() != 1:
+        raise UserError(f"parameter {name!r} has a sparse gradient of shape {tuple(gradient.shape)} that is not one of "
+                        "rows of a matrix; have autograd give it dense")
+    rows = gradient.coalesce()
+    return SparseGradient(rows.indices()[0].numpy(), rows.values().numpy() * factor)
+
+
 def sparse_gradient(like: Any, rows: Rows, values: Floats) -> Any:
     """The gradient of rows of a table, ascending, each once, as PyTorch has it."""
     import torch
@@ -250,19 +294,36 @@ def check_optimizer(optimizer: Any, module: Any) -> None:
     others = sum(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"])
     if others:
         raise UserError(f"optimizer has {others} parameters that are not the module's; make it of module.parameters()")
-    tables = {id(part.weight): name for name, part in module.named_modules()
-              if isinstance(part, torch.nn.Embedding) and part.sparse and part.weight.requires_grad}
+    check_rule(optimizer, {id(part.weight): f"sparse embedding {quoted(name)}" for name, part in module.named_modules()
+                           if isinstance(part, torch.nn.Embedding) and part.sparse and part.weight.requires_grad})
+
+
+def check_rule(optimizer: Any, tables: Mapping[int, str]) -> None:
+    """Refuse an optimizer whose rule needs gradients of all rows of parameters that have those of rows.
+
+    Parameters
+    ----------
+    optimizer : torch.optim.Optimizer
+    tables : mapping of int to str
+        What these parameters are called, by their identity.
+
+    Raises
+    ------
+    UserError
+    """
+    import torch
+
     kind = type(optimizer)
     dense = kind.__module__.split(".")[0] == "torch" and not issubclass(
         kind, (torch.optim.SGD, torch.optim.Adagrad, torch.optim.SparseAdam))
     for group in optimizer.param_groups:
-        for table in (quoted(tables[id(parameter)]) for parameter in group["params"] if id(parameter) in tables):
+        for table in (tables[id(parameter)] for parameter in group["params"] if id(parameter) in tables):
             if dense:
-                raise UserError(f"{kind.__name__} needs gradients of all rows, and sparse embedding {table} has those "
-                                "of rows that are looked up; give SGD, Adagrad or SparseAdam, or sparse=False")
+                raise UserError(f"{kind.__name__} needs gradients of all rows, and {table} has those of rows that are "
+                                "looked up; give SGD, Adagrad or SparseAdam, or sparse=False")
             if group.get("weight_decay"):
-                raise UserError(f"weight_decay changes all rows in each step, and sparse embedding {table} has "
-                                "gradients of rows that are looked up; leave it out, or give sparse=False")
+                raise UserError(f"weight_decay changes all rows in each step, and {table} has gradients of rows that "
+                                "are looked up; leave it out, or give sparse=False")
 
 
 def is_module(model: Any) -> bool:

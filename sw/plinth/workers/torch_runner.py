@@ -3,12 +3,14 @@
 Embeddings made with ``sparse=True`` are tables: autograd gives their gradients as row numbers and values. A hook before
 each such embedding pulls the rows that it looks up; :meth:`TorchRunner.step` pushes their gradients, sums dense ones
 meanwhile, and lets the loop's own optimiser update: dense parameters alike on all workers, rows of tables where they
-are owned.
+are owned. Matrices whose rows a step reads by number, though they are no embeddings, go by gathered rows
+(:mod:`plinth.workers.indexed`).
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -19,14 +21,15 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.files.forms import described
-from plinth.names import RINGS, SERVERS
+from plinth.names import GATHERED_ROWS, RINGS, SERVERS
 from plinth.partition.pieces import PieceChoice, Search, search
 from plinth.runtime.memory import Floats
 from plinth.sharding import MAXIMUM_PIECES
 from plinth.workers.group import Group
+from plinth.workers.indexed import Gradient, IndexedMatrices, SparseGradient, touched_rows, whole
 from plinth.workers.machines import Machines
 from plinth.workers.runner import SynchronousExchange, reasons, ways_of
-from plinth.workers.torch_module import ModuleVariables, cut_of, sparse_gradient
+from plinth.workers.torch_module import ModuleVariables, check_rule, cut_of, sparse_gradient
 
 #: Pieces a machine up to which the search goes.
 MOST_TIMES = 16
@@ -53,7 +56,7 @@ class TorchRunner:
     workers : Group
     machines : Machines
     ways : str or mapping of str to str
-        How copies of tables are kept equal: :func:`plinth.workers.runner.ways_of`.
+        How copies of tables are kept equal: :func:`plinth.workers.runner.ways_of`; and of other matrices by name.
     average : bool
         Gradients are means over workers; else sums.
     touched : float, mapping of str to float, or None
@@ -66,10 +69,8 @@ class TorchRunner:
 
     Attributes
     ----------
-    ways : dict of str to str
-        How the copies of each table are kept equal.
-    notes : tuple of str
-        A line for each table: how its copies are kept equal, and why.
+    exchange : SynchronousExchange
+        Of this step. Another one takes its place where tables have other pieces, or other matrices are gathered.
     """
 
     def __init__(self, module: Any, optimizer: Any, workers: Group, machines: Machines, *,
@@ -79,15 +80,19 @@ class TorchRunner:
         self.module, self.optimizer, self.workers, self._machines = module, optimizer, workers, machines
         self._variables = ModuleVariables(module, len(machines.members))
         self._embeddings, self._tables = self._variables.embeddings, self._variables.tables
-        self.ways = ways_of(self._tables, machines, ways, touched, dense_from)
-        self.notes = reasons(self._tables, machines, self.ways, touched)
-        _check_rings(optimizer, self.ways, workers.size)
+        self._ways = ways_of(self._tables, machines, ways, touched, dense_from,
+                             [own.name for own in self._variables.matrices])
+        self._indexed = IndexedMatrices(self._variables.matrices, self._variables.own_matrices, machines, ways, touched,
+                                        dense_from)
+        self._notes = reasons(self._tables, machines, self._ways, touched)
+        _check_rings(optimizer, self._ways, workers.size)
+        self._sent: Counter[str] = Counter()
         self.exchange = self._exchange()
         self._share = np.float32(1 / workers.size if average else 1.0)
         self._aggregated, self._steps = False, 0
         #: Tables whose number of pieces is searched for.
         self._searched = [name for name, part in self._embeddings.items()
-                          if self.ways[name] == SERVERS and cut_of(part) == (None,)]
+                          if self._ways[name] == SERVERS and cut_of(part) == (None,)]
         self._search: Search | None = None
         if search_steps and self._searched and workers.size > 1:
             most = min(MAXIMUM_PIECES, *(self._embeddings[name].num_embeddings for name in self._searched))
@@ -99,11 +104,31 @@ class TorchRunner:
         self._variables.hook(lambda name, rows: self.exchange.pull({name: rows})[name])
         self._variables.copy_first(workers)
 
+    @property
+    def ways(self) -> dict[str, str]:
+        """How the copies of each table are kept equal, gathered matrices among them."""
+        return {**self._ways, **dict.fromkeys(self._indexed.names, GATHERED_ROWS)}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A line for each table, and each matrix of which rows are read by number: how its copies are kept equal, and
+        why."""
+        return self._notes + self._indexed.notes()
+
     def _exchange(self) -> SynchronousExchange:
-        return SynchronousExchange(self.workers, self._machines, self._tables,
-                                   [*(parameter.numel() for _, parameter in self._variables.dense),
-                                    len(self._variables.dense) + len(self._tables)], self.ways,
-                                   {name: partial(self._variables.rows, name) for name in self._embeddings})
+        variables, gathered = self._variables, self._indexed.names
+        # Behind the gradients go numbers: whether a worker has one, of each variable, and two of each matrix.
+        numbers = len(variables.dense) + len(self._tables) + 2 * len(variables.matrices)
+        return SynchronousExchange(
+            self.workers, self._machines, [*self._tables, *self._indexed.gathered],
+            [*(parameter.numel() for name, parameter in variables.dense if name not in gathered), numbers], self.ways,
+            {name: partial(variables.rows, name) for name in self._embeddings})
+
+    def _renew(self) -> None:
+        """Put another exchange in place of this one, with messages of its own, between two steps. Collective."""
+        self._sent.update(self.exchange.sent())
+        self.workers = self.workers.another()
+        self.exchange = self._exchange()
 
     def _measured(self) -> None:
         """Take the time of a step for the search; if it asks for other pieces, cut tables anew. Collective."""
@@ -130,8 +155,7 @@ class TorchRunner:
         self.refresh(states=True)
         self._tables = [replace(settings, pieces=pieces) if settings.name in self._searched else settings
                         for settings in self._tables]
-        self.workers = self.workers.another()
-        self.exchange = self._exchange()
+        self._renew()
 
     def aggregate(self) -> None:
         """Sum gradients over all workers, in place of the loop's own: of dense parameters on all of them, of tables
@@ -140,30 +164,54 @@ class TorchRunner:
         Raises
         ------
         UserError
-            If a gradient is not finite, or another worker has ended.
+            If a gradient is not finite, or of rows where that cannot be, or another worker has ended.
         """
         import torch
 
         if self._aggregated:
             return
-        dense, rows = self._variables.dense_gradients(self._share), self._variables.row_gradients(self._share)
+        dense, rows = self._variables.gradients(self._share), self._variables.row_gradients(self._share)
         # What no worker has a gradient of has none, as on one device: an optimizer leaves it alone. Of a table that
         # any worker has looked up every owner has one, if of no rows: momentum goes on, and steps count.
-        flags = np.array([*(values is not None for values in dense.values()),
-                          *(len(numbers) > 0 for numbers, _ in rows.values())], np.float32)
-        gradients = [np.zeros(tuple(parameter.shape), np.float32) if values is None else values
-                     for values, (_, parameter) in zip(dense.values(), self._variables.dense, strict=True)]
-        sums, tables = self.exchange.aggregate([*gradients, flags], rows)
-        *sums, counts = sums
+        parameters, gathered = dict(self._variables.dense), self._indexed.names
+        matrices = {name: touched_rows(dense[name], parameters[name].shape) for name in gathered}
+        said = np.array([*(gradient is not None for gradient in dense.values()),
+                         *(len(numbers) > 0 for numbers, _ in rows.values()),
+                         *self._indexed.report(dense, matrices)], np.float32)
+        self.exchange.pull({name: gradient.rows for name, gradient in matrices.items()})
+        ring = {name: whole(gradient, parameters[name].shape) for name, gradient in dense.items()
+                if name not in gathered}
+        sums, tables = self.exchange.aggregate([*ring.values(), said], {**rows, **matrices})
+        *sums, heard = sums
         if self.workers.size == 1:
-            tables = rows
-        used = dict(zip([*dense, *rows], counts > 0, strict=True))
-        for (name, parameter), total in zip(self._variables.dense, sums, strict=True):
-            parameter.grad = torch.from_numpy(total.copy()) if used[name] else None
-        for name, (numbers, values) in tables.items():
-            weight = self._embeddings[name].weight
-            weight.grad = sparse_gradient(weight, numbers, values) if used[name] else None
+            tables = {**rows, **matrices}
+        variables = [*dense, *rows]
+        used = dict(zip(variables, (heard[:len(variables)] > 0).tolist(), strict=True))
+        sparse, changed = self._indexed.read(used, heard[len(variables):].tolist())
+        check_rule(self.optimizer, {id(parameters[name]): f"parameter {name!r}" for name in sparse})
+        totals = dict(zip(ring, sums, strict=True))
+        for name, parameter in parameters.items():
+            if not used[name]:
+                parameter.grad = None
+            elif name in sparse:
+                parameter.grad = sparse_gradient(parameter, *(
+                    tables[name] if name in gathered else self._rows_of(dense[name], totals[name])))
+            else:
+                parameter.grad = torch.from_numpy(whole(SparseGradient(*tables[name]), parameter.shape)
+                                                  if name in gathered else totals[name].copy())
+        for name, part in self._embeddings.items():
+            part.weight.grad = sparse_gradient(part.weight, *tables[name]) if used[name] else None
+        if changed:
+            self._renew()
         self._aggregated = True
+
+    def _rows_of(self, gradient: Gradient, total: Floats) -> SparseGradient:
+        """The rows of a sum round the ring that any worker has touched. Collective."""
+        own = gradient.rows if isinstance(gradient, SparseGradient) else np.zeros(0, np.int64)
+        rows = np.unique(np.concatenate(self.workers.told(own)))
+        others = self.workers.size - len(self._machines.members[self._machines.machine_of[self.workers.own]])
+        self._sent.update(indices=others * len(own), messages=others)
+        return SparseGradient(rows, total[rows])
 
     def step(self) -> None:
         """Update, in place of ``optimizer.step()``. Collective."""
@@ -185,7 +233,8 @@ class TorchRunner:
         squares = float(sum(self.workers.told(squares)))
         for _, parameter in self._variables.dense:
             if parameter.grad is not None:
-                squares += float((parameter.grad.double() ** 2).sum())
+                values = parameter.grad.coalesce().values() if parameter.grad.is_sparse else parameter.grad
+                squares += float((values.double() ** 2).sum())
         return float(np.sqrt(squares))
 
     def clip(self, most: float) -> float:
@@ -239,9 +288,9 @@ class TorchRunner:
         return found
 
     def touched(self) -> dict[str, float]:
-        """The share of the rows of each table that this worker has looked up in a step, on the mean: what ``touched``
-        of :func:`plinth.get_runner` asks for."""
-        return self._variables.touched()
+        """The share of the rows of each table that this worker has looked up in a step, on the mean, and of gathered
+        matrices that of all workers: what ``touched`` of :func:`plinth.get_runner` asks for."""
+        return {**self._variables.touched(), **self._indexed.touched()}
 
     def staleness(self) -> list[int]:
         """How many updates of others came between each step's pull and its update: none, as all update together."""
@@ -249,4 +298,4 @@ class TorchRunner:
 
     def sent(self) -> dict[str, int]:
         """The words of values and of row numbers, and the messages, that this worker has sent other machines."""
-        return self.exchange.sent()
+        return {name: words + self._sent[name] for name, words in self.exchange.sent().items()}
