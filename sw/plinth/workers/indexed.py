@@ -143,8 +143,8 @@ class IndexedMatrices:
         return tuple(lines)
 
     def touched(self) -> dict[str, float]:
-        """Of those that go by gathered rows the share of rows that a worker touches in a step, on the mean over
-        workers and steps."""
+        """The share of rows that a worker touches in a step, on the mean over workers and steps, of each that goes by
+        gathered rows."""
         return {name: self._counts[name].share for name in self.names}
 
     def report(self, gradients: Mapping[str, Gradient], gathered: Mapping[str, SparseGradient]) -> list[float]:

@@ -60,7 +60,7 @@ class TorchRunner:
     average : bool
         Gradients are means over workers; else sums.
     touched : float, mapping of str to float, or None
-        As of :func:`plinth.workers.runner.ways_of`.
+        As of :func:`plinth.workers.runner.ways_of`; and of other matrices by name.
     dense_from : float or None
         Share of touched rows from which a table is taken for dense.
     search_steps : int
