@@ -21,8 +21,8 @@ ROWS, WIDTH, BATCH, STEPS = 60, 4, 12, 7
 #: How a step reads rows of the matrix, and whether autograd gives a sparse gradient then.
 READS = {"functional.embedding(x, self.rows, sparse=True)": True, "self.rows[x]": False,
          "self.rows.index_select(0, x.flatten()).reshape(*x.shape, -1)": False}
-#: Steps that do not read the matrix: the second, and the last.
-UNREAD = (1, STEPS - 1)
+#: Steps that do not read the matrix, and the first one that does.
+UNREAD, FOUND = (0, 3), 1
 
 
 def batch(step: int, part: int = 0, parts: int = 1) -> Any:
@@ -128,8 +128,8 @@ def test_workers_have_the_parameters_of_one_device(read: str, rule: str, workers
     runners = in_steps(read, rule, workers, ways={"rows": GATHERED_ROWS} if named else AUTO_COPIES)
     for own, runner in enumerate(runners if workers > 1 else []):
         assert runner.ways == {"table.weight": SERVERS, "rows": GATHERED_ROWS}
-        # Found, the first step has sent the whole gradient round the ring.
-        counts = [read_rows(step, own, workers) for step in range(0 if named else 1, STEPS)]
+        # The step that finds the matrix has sent the whole gradient round the ring.
+        counts = [read_rows(step, own, workers) for step in range(0 if named else FOUND + 1, STEPS)]
         traffic = runner.exchange.traffic["rows"].network
         assert traffic.values == sum(counts) * WIDTH * (workers - 1) == pytest.approx(sum(
             machine_words(GATHERED_ROWS, VariableLoad(ROWS * WIDTH, count / ROWS), workers) for count in counts))
@@ -146,8 +146,9 @@ def test_all_words_are_counted() -> None:
     workers = 3
     found, named = (sum(runner.sent()["values"] for runner in in_steps("self.rows[x]", "sgd", workers, ways=ways))
                     for ways in (AUTO_COPIES, {"rows": GATHERED_ROWS}))
-    first = sum(read_rows(0, worker, workers) for worker in range(workers)) * WIDTH * (workers - 1)
-    assert found - named == machine_words(RINGS, VariableLoad(ROWS * WIDTH), workers) * workers - first
+    first = sum(read_rows(FOUND, worker, workers) for worker in range(workers)) * WIDTH * (workers - 1)
+    rings = (FOUND + 1) * machine_words(RINGS, VariableLoad(ROWS * WIDTH), workers) * workers
+    assert found - named == rings - first
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -159,7 +160,7 @@ def test_rows_whose_gradients_are_zero_are_rows(named: bool) -> None:
 
 @pytest.mark.parametrize("read", ["functional.embedding(x, self.rows, sparse=True)", "self.rows[x]"])
 def test_gradients_that_turn_out_to_have_all_rows_go_round_the_ring(read: str) -> None:
-    for runner in in_steps(f"{read} + (self.rows.sum() if step > 1 else 0)", "adagrad", 3):
+    for runner in in_steps(f"{read} + (self.rows.mean() if step > 1 else 0)", "sgd", 3):
         assert runner.ways == {"table.weight": SERVERS}
         assert any(line.startswith("rows (") and ": rings, " in line for line in runner.notes)
 
@@ -182,6 +183,9 @@ def test_aggregated_gradients_are_those_of_one_device() -> None:
             runner.aggregate()
             layouts.append(None if module.rows.grad is None else module.rows.grad.layout)
             norms.append(norm := runner.global_norm())
+            if own.size == 1:
+                assert norm == pytest.approx(np.sqrt(sum(float((parameter.grad.to_dense() ** 2).sum()) for parameter
+                                                         in module.parameters() if parameter.grad is not None)))
             assert runner.clip(norm / 2) == norm
             assert runner.global_norm() == pytest.approx(norm / 2, rel=1e-5)
             runner.step()
@@ -190,7 +194,7 @@ def test_aggregated_gradients_are_those_of_one_device() -> None:
     rows, dense = torch.sparse_coo, torch.strided
     alone = work(Single())
     for layouts, norms in in_threads(2, work):
-        assert layouts == alone[0] == [rows, None, dense, rows, rows, rows, None]
+        assert layouts == alone[0] == [None, rows, dense, None, rows, rows, rows]
         assert norms == pytest.approx(alone[1], rel=1e-5)
 
 
@@ -222,6 +226,8 @@ def test_few_rows_make_a_matrix_gathered() -> None:
     assert decided(made(dense_from=0.4), (160, True), (4, True)) == [False, False]
     # The weights of a layer, of which rows may be 0 by chance.
     assert decided(made(()), (4, True), (4, False), (400, False)) == [False, True, True]
+    # One worker's rows beside another one's dense gradient say nothing.
+    assert decided(layer := made(()), (4, True)) == [False] and layer.notes() == ()
     assert decided(made((), touched={"w": 0.3}), (4, True)) == [True]
     assert decided(made(touched={"w": 0.6}), (4, True), (4, False)) == [False, True]
     assert decided(made(ways={"w": GATHERED_ROWS}), (400, True)) == [True]
@@ -230,6 +236,23 @@ def test_few_rows_make_a_matrix_gathered() -> None:
     assert made(touched={"w": 0.3}).notes() == (
         "w (30.00% of rows touched): gathered, 720 words that a machine sends in a step; 1,200 by rings",)
     assert made().notes() == made(ways=RINGS, touched=0.1).notes() == ()
+
+
+def test_weights_of_layers_are_not_searched() -> None:
+    nn = pytest.importorskip("torch").nn
+    from plinth.workers.torch_module import ModuleVariables
+
+    class Scaled(nn.Linear):
+        pass
+
+    module = reader("self.rows[x]")
+    inner = nn.ParameterList([nn.Parameter(module.rows.detach())])
+    module.more = nn.ModuleList([Scaled(2, 3), nn.Embedding(4, 2), inner])
+    module.vector, module.fixed = nn.Parameter(module.rows[0].detach()), nn.Parameter(module.rows.detach(), False)
+    variables = ModuleVariables(module, 1)
+    assert [matrix.name for matrix in variables.matrices] == [
+        "rows", "out.weight", "more.0.weight", "more.1.weight", "more.2.0"]
+    assert variables.own_matrices == {"rows", "more.2.0"}
 
 
 def test_gradients_of_rows_and_whole_ones() -> None:
