@@ -223,14 +223,15 @@ def get_runner(model: Any, optimizer: Any = None, resources: Any = None, *,
     optimizer : torch.optim.Optimizer or None
         Of a module: what the loop updates with, whatever its hyper-parameters.
     resources : None, "hosts", path, or sequence of sequences of int
-        Which workers share a machine: each has one of its own, by the names of hosts, a YAML file with ``machines``,
-        or its value.
+        Which workers share a machine: each has one of its own, by the names of hosts, a YAML file with ``machines``
+        (and, if they are known, ``gigabits`` and ``microseconds`` of the network), or its value.
     copies : str or mapping of str to str
         How copies of tables are kept equal: a name of :data:`plinth.names.COPY_NAMES`, of all or of each by name. By
         name too of other matrices of a module, whose rows a step reads by number: gathered, rings, or auto.
     touched : float, mapping of str to float, or None
         Share of rows that a worker's samples touch in a step, of all tables or of each by name: with ``copies="auto"``
-        a table is kept equal the way of the fewest words then (Table 3). By name of other matrices of a module, too:
+        a table is kept equal the way of the fewest words then (Table 3), or of the least time, where ``resources``
+        says what the network carries. By name of other matrices of a module, too:
         gathered rows or rings. None: nobody knows; tables have servers, and steps find such matrices.
     local_aggregation : bool
         Gradients are merged on a machine before they go over the network.

@@ -123,7 +123,7 @@ class IndexedMatrices:
         rows, width = self._matrices[name].shape
         machines = self._machines
         return best_way(VariableLoad(rows * width, share), len(machines.members), max(map(len, machines.members)),
-                        merged=machines.local, dense_from=self._dense_from, ways=POSSIBLE)
+                        merged=machines.local, dense_from=self._dense_from, rates=machines.rates, ways=POSSIBLE)
 
     @property
     def names(self) -> tuple[str, ...]:
