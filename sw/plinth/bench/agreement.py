@@ -78,13 +78,18 @@ class AgreementCase:
 
     @property
     def title(self) -> str:
-        """The network's name as tables show it, with its Winograd settings, and how its tables' copies are kept equal.
-        """
+        """The network's name as tables show it, with its Winograd settings."""
         if not self.tiles:
-            return self.network if self.copies == RINGS else f"{self.network}, {self.copies}"
+            return self.network
         outputs, weights, *rounds = self.tiles
         predicted = f", predicted in {rounds[0]} round" if rounds else ""
         return f"{self.network}, F({outputs}), {weights} weights{predicted}"
+
+    @property
+    def planned(self) -> str:
+        """Who gives the plan, as tables show it, and how copies of embeddings' tables are kept equal, if not by rings.
+        """
+        return ", ".join((*self.planners, *(() if self.copies == RINGS else (self.copies,))))
 
     @property
     def copies(self) -> str:
@@ -104,7 +109,7 @@ class AgreementCase:
     @property
     def name(self) -> str:
         """The case as tables show it: network, array, preset and planners."""
-        return f"{self.title} on {self.array.name} of {self.array.preset}, {', '.join(self.planners)}"
+        return f"{self.title} on {self.array.name} of {self.array.preset}, {self.planned}"
 
 
 @dataclass(frozen=True)
@@ -147,7 +152,7 @@ class Agreement:
         step = self.step
         fields = {"network": step.title, "preset": step.array.preset, "array": step.array.name, "batch": step.batch,
                   "update": step.rule.title, "link_rate": str(step.array.rate), "planners": list(step.planners),
-                  "splits": text(step.splits),
+                  "copies": step.copies, "splits": text(step.splits),
                   "counted_cycles": self.counted, "simulated_cycles": self.simulated, "simulated_error": self.error,
                   "predicted_cycles": self.predicted, "predicted_error": self.prediction_error,
                   "holdout": bool(step.case)}
@@ -346,7 +351,7 @@ def holdout_table(agreements: Sequence[Agreement]) -> str:
             f"{when.counted:,} | {100 * when.error:+.1f} % | {100 * when.prediction_error:+.1f} %"
             for when in (agreement.at_first, agreement)]
         lines.append(f"| {step.network} | {step.batch} | `{step.array.preset}` | {step.array.name} | "
-                     f"{step.array.rate} | {', '.join(step.planners)} | {step.rule.title} | {' | '.join(cells)} |")
+                     f"{step.array.rate} | {step.planned} | {step.rule.title} | {' | '.join(cells)} |")
     lines += ["", f"{len(steps)} hold-outs, first measurement, {_errors([agreement.at_first for agreement in steps])}; "
                   f"today, {_errors(steps)}."]
     return "\n".join(lines)

@@ -11,8 +11,6 @@ from plinth.bench import holdouts
 from plinth.bench.agreement import AGREED_NETWORKS, AgreementCase, planned, steps_called
 from plinth.bench.pool import spread
 from plinth.bench.row import BenchRow
-from plinth.partition.graph import from_network
-from plinth.plan.planning import given_plan
 from plinth.simulate.step import simulated, step_on
 
 #: Where the table stands.
@@ -40,7 +38,7 @@ class ModelComparison:
 def compare(step: AgreementCase) -> ModelComparison | None:
     """Simulate a step with both models; None if it does not go task by task."""
     array = step.array
-    plan = given_plan(from_network(step.definition), array, step.splits, step.batch, step.rule)
+    plan = step.plan
     built = step_on(plan, array)
     fine = simulated(plan, array, step=built)
     if fine.work.grouped:
@@ -96,7 +94,7 @@ def table(comparisons: Sequence[ModelComparison]) -> str:
     lines = ["| network | batch | preset | array | planners | tasks | task by task | in groups | difference |",
              "| --- | ---: | --- | --- | --- | ---: | ---: | ---: | ---: |"]
     lines += [f"| {comparison.step.title} | {comparison.step.batch} | `{comparison.step.array.preset}` | "
-              f"{comparison.step.array.name} | {', '.join(comparison.step.planners)} | {comparison.tasks:,} | "
+              f"{comparison.step.array.name} | {comparison.step.planned} | {comparison.tasks:,} | "
               f"{comparison.task_by_task:,.0f} | {comparison.grouped:,.0f} | "
               f"{100 * comparison.error:+.1f} % |" for comparison in comparisons]
     kinds = "; ".join(f"{len(some)} {name}, {_errors(some)}" for name, some in _kinds(comparisons).items())
