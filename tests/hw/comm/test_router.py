@@ -3,19 +3,17 @@
 from collections import defaultdict, deque
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 
 import numpy as np
 import pytest
-from amaranth.hdl import Cat, Module
-from amaranth.lib import stream, wiring
-from amaranth.lib.wiring import In, Out, connect, flipped
-from tests.support.amaranth_sim import simulate
 from tests.support.refusal import refused
+from tests.support.verilated import Verilated
 
 from plinth.array.array import ARRAYS
 from plinth.array.array import ring as ring_array
 from plinth.array.routes import routes as routes_of
-from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout, taken_layout
+from plinth_hw.comm.flit import PacketKind, flit_layout, taken_layout
 from plinth_hw.comm.input_buffer import InputBuffer
 from plinth_hw.comm.router import Router
 from plinth_hw.isa.operations import Engine
@@ -34,44 +32,32 @@ TRANSFER = PARAMETERS.transfer_class
 LONGEST = PARAMETERS.packet_flits
 
 
-class RouterArray(wiring.Component):
-    """Routers joined by links (die, port out, other die, port in); the local sides are the ports."""
+@cache
+def built(parameters):
+    """Built once for all arrays of it."""
+    return Verilated(Router(parameters))
+
+
+class RouterArray:
+    """Routers joined by links (die, port out, other die, port in); what benches reach is the rest of their ports."""
 
     def __init__(self, dies, links, parameters=PARAMETERS):
-        self.dies, self.links = dies, links
-        parameters = replace(parameters, ports=max(2, *(link[1] + 1 for link in links)))
-        self.routers = [Router(parameters) for _ in range(dies)]
-        counts = self.routers[0].signature.members
-        super().__init__({
-            "numerator": In(8), "denominator": In(8),
-            **{f"inject_{i}": In(LinkSignature(PARAMETERS)) for i in range(dies)},
-            **{f"eject_{i}_{c}": Out(stream.Signature(TAKEN[c])) for i in range(dies) for c in range(CLASSES)},
-            **{f"route_{i}": counts["route_write"] for i in range(dies)},
-            **{f"{name}_{i}": counts[name] for i in range(dies) for name in self.told(parameters)},
-        })
+        self.router = built(replace(parameters, ports=max(2, *(link[1] + 1 for link in links))))
+        self.routers = [self.router.copy() for _ in range(dies)]
+        self.links = [(getattr(self.routers[die], f"link_out_{port}"),
+                       getattr(self.routers[other], f"link_in_{other_port}"))
+                      for die, port, other, other_port in links]
 
-    @staticmethod
-    def told(parameters):
-        """What of each router is a port."""
-        return ["injected_words", "transit_words", "port_words", "lost", *["quiet"] * parameters.sets_routes]
+    def configure(self, ctx, rate):
+        """Numbers of the dies, and the rate of all links."""
+        for die, mine in enumerate(self.routers):
+            ctx.set(mine.die, die)
+            for link in mine.rates:
+                ctx.set(link, {"numerator": rate.numerator, "denominator": rate.denominator})
 
-    def elaborate(self, platform):
-        m = Module()
-        for i, router in enumerate(self.routers):
-            m.submodules[f"router_{i}"] = router
-            connect(m, flipped(getattr(self, f"inject_{i}")), router.inject)
-            for c in range(CLASSES):
-                connect(m, getattr(router, f"eject_{c}"), flipped(getattr(self, f"eject_{i}_{c}")))
-            m.d.comb += [
-                router.die.eq(i),
-                *(rate.eq(Cat(self.numerator, self.denominator)) for rate in router.rates),
-                router.route_write.eq(getattr(self, f"route_{i}")),
-                *(getattr(self, f"{name}_{i}").eq(getattr(router, name)) for name in self.told(router.parameters)),
-            ]
-        for die, port, other, other_port in self.links:
-            connect(m, getattr(self.routers[die], f"link_out_{port}"),
-                    getattr(self.routers[other], f"link_in_{other_port}"))
-        return m
+    def simulate(self, *benches, **options):
+        """Run test benches until all end."""
+        self.router.simulate(*benches, copies=self.routers, links=self.links, **options)
 
 
 def flit(**fields):
@@ -130,7 +116,7 @@ class Bench:
     def __init__(self, dies, traffic, rate=Fraction(15, 16), routes=None, seed=0, ends=None,
                  limit_cycles=20_000, links=None, nowhere=None, parameters=PARAMETERS):
         self.dies, self.traffic, self.rate = dies, traffic, rate
-        self.ring = RouterArray(dies, links or ring_array(dies).directed(), parameters)
+        self.array = RouterArray(dies, links or ring_array(dies).directed(), parameters)
         self.routes = routes or (lambda die, to: int(2 * ((to - die) % dies) > dies))
         self.seed = seed
         #: Port by which each die sends what is for a die that there is not.
@@ -154,34 +140,33 @@ class Bench:
         #: words on each link in each cycle
         self.ports = []
         self.ready = 0
-        simulate(self.ring, *(self._die(die) for die in range(dies)), self._configure,
-                 background=[self._count], limit_cycles=limit_cycles)
+        self.array.simulate(*(self._die(die) for die in range(dies)), self._configure,
+                            background=[self._count], limit_cycles=limit_cycles)
 
     def takes(self, die, number, rng, cycle):
         """Whether a die takes a flit of a class in this cycle."""
         return cycle >= self.traffic[die].opens and rng.random() < self.traffic[die].receive
 
     async def _configure(self, ctx):
-        ctx.set(self.ring.numerator, self.rate.numerator)
-        ctx.set(self.ring.denominator, self.rate.denominator)
-        for die in range(self.dies):
+        self.array.configure(ctx, self.rate)
+        for die, router in enumerate(self.array.routers):
             ports = {to: self.routes(die, to) for to in range(self.dies)}
             ports |= {6: self.nowhere[die]} if die in self.nowhere else {}
             for to, port in ports.items():
-                await self._write(ctx, die, to, port)
-            ctx.set(getattr(self.ring, f"route_{die}").valid, 0)
+                await self._write(ctx, router, to, port)
+            ctx.set(router.route_write.valid, 0)
         self.ready = 1
 
-    async def _write(self, ctx, die, to, port):
+    async def _write(self, ctx, router, to, port):
         """A route of a die: a port, or one for each kind of traffic."""
         for kind, kind_port in enumerate(port if isinstance(port, tuple) else [port]):
-            ctx.set(getattr(self.ring, f"route_{die}"), {"valid": 1, "destination": to, "port": kind_port} | (
+            ctx.set(router.route_write, {"valid": 1, "destination": to, "port": kind_port} | (
                 {"traffic": 1 << kind} if isinstance(port, tuple) else {}))
             await ctx.tick()
 
     def _die(self, die):
-        mine, inject = self.traffic[die], getattr(self.ring, f"inject_{die}")
-        ejects = [getattr(self.ring, f"eject_{die}_{number}") for number in range(CLASSES)]
+        mine, router = self.traffic[die], self.array.routers[die]
+        inject, ejects = router.inject, [getattr(router, f"eject_{number}") for number in range(CLASSES)]
 
         async def bench(ctx):
             rng = np.random.default_rng(1000 * self.seed + die)
@@ -219,13 +204,11 @@ class Bench:
         return bench
 
     async def _count(self, ctx):
-        ring = self.ring
+        routers = self.array.routers
         while True:
-            _, _, *counts = await ctx.tick().sample(*(
-                count for i in range(self.dies) for count in (
-                    getattr(ring, f"injected_words_{i}"), getattr(ring, f"transit_words_{i}"),
-                    getattr(ring, f"port_words_{i}").as_value(), getattr(ring, f"lost_{i}"))))
-            ports = [[bits >> 2 * port & 3 for port in range(len(self.ring.port_words_0))]
+            _, _, *counts = await ctx.tick().sample(*(count for router in routers for count in (
+                router.injected_words, router.transit_words, router.port_words.as_value(), router.lost)))
+            ports = [[bits >> 2 * port & 3 for port in range(len(routers[0].port_words))]
                      for bits in counts[2::4]]
             self.ports.append(ports)
             for die in range(self.dies):
@@ -497,7 +480,8 @@ def test_kinds_of_traffic_have_routes_of_their_own(parameters):
 
 def test_a_kind_of_traffic_is_quiet_when_its_packets_have_gone():
     """Neither while a packet's rest is to come, nor while flits wait for the die; others are, all along."""
-    ring = RouterArray(2, ring_array(2).directed(), SETTING)
+    array = RouterArray(2, ring_array(2).directed(), SETTING)
+    first, second = array.routers
     tiles = 1 << Kind.TILES.value
     everything = (1 << len(Kind)) - 1
     count = 12
@@ -506,27 +490,26 @@ def test_a_kind_of_traffic_is_quiet_when_its_packets_have_gone():
 
     async def bench(ctx):
         def quiet():
-            return [ctx.get(ring.quiet_0), ctx.get(ring.quiet_1)]
+            return [ctx.get(first.quiet), ctx.get(second.quiet)]
 
-        ctx.set(ring.numerator, 1)
-        ctx.set(ring.denominator, 1)
-        ctx.set(ring.route_0, {"valid": 1, "destination": 1, "port": 0, "traffic": tiles})
+        array.configure(ctx, Fraction(1))
+        ctx.set(first.route_write, {"valid": 1, "destination": 1, "port": 0, "traffic": tiles})
         await ctx.tick()
-        ctx.set(ring.route_0.valid, 0)
+        ctx.set(first.route_write.valid, 0)
         for bits in flits:
-            ctx.set(ring.inject_0.flit.as_value(), bits)
-            ctx.set(ring.inject_0.valid, 1)
+            ctx.set(first.inject.flit.as_value(), bits)
+            ctx.set(first.inject.valid, 1)
             await ctx.tick()
-            ctx.set(ring.inject_0.valid, 0)
+            ctx.set(first.inject.valid, 0)
             await ctx.tick().repeat(12)
             if bits is flits[0]:
                 assert quiet() == [everything & ~tiles, everything]
         assert quiet() == [everything, everything & ~tiles]
-        ctx.set(getattr(ring, f"eject_1_{TRANSFER}").ready, 1)
+        ctx.set(getattr(second, f"eject_{TRANSFER}").ready, 1)
         await ctx.tick().repeat(count)
         assert quiet() == [everything, everything]
 
-    simulate(ring, bench, limit_cycles=500)
+    array.simulate(bench, limit_cycles=500)
 
 
 def test_bad_parameters():
