@@ -20,7 +20,6 @@ from amaranth.lib import wiring
 from amaranth.sim import _pyeval as pyeval
 
 from plinth_hw import emit
-from plinth_sim.rtl.elaborate import module_text
 from plinth_sim.rtl.pins import member as member_name
 from plinth_sim.rtl.pins import module_ports
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
@@ -59,6 +58,8 @@ class _Place:
         """Set it."""
         if not self.driven:
             raise ValueError(f"{self.name} is not an input")
+        if value == self.curr:
+            return
         if self.is_word:
             self.values.words[self.first] = value & self.mask
         else:
@@ -216,7 +217,7 @@ class Verilated:
 
     def __init__(self, component: wiring.Component):
         self.component = component
-        text = emit.verilog(component, _TOP, flatten=True, cache=module_text)
+        text = emit.verilog(component, _TOP, flatten=True)
         drive, observe, self._words = [], [], 0
         for name, flow, bits in self._ports(component):
             way = drive if flow is wiring.In else observe
@@ -248,7 +249,7 @@ class Verilated:
         Parameters
         ----------
         copies : sequence of interfaces
-            Of :meth:`copy`: so many of the component are simulated, and the benches use these ports in place of its own.
+            Of :meth:`copy`: so many are simulated, and benches use these ports in place of the component's own.
         links : iterable of pairs of interfaces
             Of these, joined as by ``wiring.connect``.
 

@@ -1,10 +1,13 @@
 """AXI adaptor against checking AXI memories: data, 4 KB pages, interleaving, errors, rate."""
 
+from functools import cache
+
 import numpy as np
 import pytest
-from tests.support.amaranth_sim import always, every, randomly, simulate
+from tests.support.amaranth_sim import always, every, randomly
 from tests.support.axi_memory import DECERR, SLVERR, WRITE_ORDERS, AXIMemory
 from tests.support.memory_clients import beat_words, random_beats, random_requests, reader, writer
+from tests.support.verilated import Verilated
 
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.axi import AXIAdaptor, axi_signature
@@ -19,13 +22,18 @@ def _slices(words, beat, port, ports):
     return words.reshape(-1, beat)[:, port * size:(port + 1) * size].astype("<u4").tobytes()
 
 
+@cache
+def _built(ports, beat):
+    return Verilated(AXIAdaptor(preset("ndp-tiny", beat_words=beat, axi_ports=ports, address_bits=20), outstanding=4))
+
+
 def _make(ports, beat, **options):
-    parameters = preset("ndp-tiny", beat_words=beat, axi_ports=ports, address_bits=20)
-    dut = AXIAdaptor(parameters, outstanding=4)
+    model = _built(ports, beat)
+    dut = model.component
     memories = [AXIMemory(getattr(dut, f"axi_{port}"), BEATS * 4 * beat // ports, **{
         **options, "seed": options["seed"] + port if options.get("seed") is not None else None,
         "latency": 3 + 2 * port}) for port in range(ports)]
-    return dut, memories, [bench for memory in memories for bench in memory.benches()]
+    return model, dut, memories, [bench for memory in memories for bench in memory.benches()]
 
 
 @pytest.mark.parametrize(("ports", "beat", "address_bits"), [(1, 8, 20), (2, 8, 19), (4, 8, 18), (1, 32, 20)])
@@ -40,7 +48,7 @@ def test_a_port_addresses_the_bytes_of_its_slices(ports, beat, address_bits):
 @pytest.mark.parametrize(("ports", "beat"), [(1, 8), (2, 8), (4, 8), (1, 32)])
 def test_write_and_read(ports, beat, pattern, seed):
     rng = np.random.default_rng(5)
-    dut, memories, background = _make(ports, beat, seed=seed)
+    model, dut, memories, background = _make(ports, beat, seed=seed)
     words = rng.integers(0, 1 << 32, BEATS * beat, dtype=np.uint64).astype(np.uint32)
     for port, memory in enumerate(memories):
         memory.contents[:] = _slices(words, beat, port, ports)
@@ -52,8 +60,8 @@ def test_write_and_read(ports, beat, pattern, seed):
     requests = [*random_requests(rng, 10, 0, half, 9), (page - 30, 64)]
     before = words.copy()
     beats = random_beats(rng, requests, words, beat)
-    simulate(dut, *reader(dut.read, reads, got, make, make), *writer(dut.write, requests, beats, make, make),
-             limit_cycles=10_000, background=background)
+    model.simulate(*reader(dut.read, reads, got, make, make), *writer(dut.write, requests, beats, make, make),
+                   limit_cycles=10_000, background=background)
     assert got == [beat_words(before, address + at, beat) for address, count in reads for at in range(count)]
     for port, memory in enumerate(memories):
         assert memory.contents == _slices(words, beat, port, ports), port
@@ -66,7 +74,7 @@ def test_write_and_read(ports, beat, pattern, seed):
 def test_slaves_of_every_order(orders, seed):
     """AWREADY and WREADY wait for whatever a slave may wait for, differently at both ports, responses come late."""
     rng = np.random.default_rng(6)
-    dut, memories, background = _make(2, 8, seed=seed, pauses=2)
+    model, dut, memories, background = _make(2, 8, seed=seed, pauses=2)
     memories[0].orders, memories[1].orders = orders, ("aw", "address")
     memories[0].latency = 40
     words = rng.integers(0, 1 << 32, BEATS * 8, dtype=np.uint64).astype(np.uint32)
@@ -75,8 +83,8 @@ def test_slaves_of_every_order(orders, seed):
     before, got = words.copy(), []
     reads, requests = random_requests(rng, 5, BEATS // 2, BEATS, 12), [*random_requests(rng, 7, 0, 512, 12), (250, 12)]
     beats = random_beats(rng, requests, words, 8)
-    simulate(dut, *reader(dut.read, reads, got, always, always), *writer(dut.write, requests, beats, always, always),
-             limit_cycles=10_000, background=background)
+    model.simulate(*reader(dut.read, reads, got, always, always), *writer(dut.write, requests, beats, always, always),
+                   limit_cycles=10_000, background=background)
     assert got == [beat_words(before, address + at, 8) for address, count in reads for at in range(count)]
     for port, memory in enumerate(memories):
         assert memory.contents == _slices(words, 8, port, 2), port
@@ -86,7 +94,7 @@ def test_slaves_of_every_order(orders, seed):
 
 def test_rate():
     """One beat a cycle each way across bursts."""
-    dut, _, background = _make(2, 8)
+    model, dut, _, background = _make(2, 8)
     times = []
     got = []
     ask, _ = reader(dut.read, [(0, 5), (20, 1), (31, 30)], got, always, always)
@@ -105,7 +113,7 @@ def test_rate():
                 accepted.append(cycle)
             cycle += 1
 
-    simulate(dut, ask, write_ask, give, wait, watch, limit_cycles=300, background=background)
+    model.simulate(ask, write_ask, give, wait, watch, limit_cycles=300, background=background)
     assert times[-1] - times[0] == 35
     assert accepted[-1] - accepted[0] == 35
 
@@ -115,7 +123,7 @@ def test_rate():
 @pytest.mark.parametrize("kind", ["read", "write"])
 def test_error_response(kind, at, answer):
     """An error at any beat of a burst is one fault a beat that is read, and one a burst that is written."""
-    dut, _, background = _make(2, 8, bad=range((14 + at) * 16, (15 + at) * 16), answer=answer)
+    model, dut, _, background = _make(2, 8, bad=range((14 + at) * 16, (15 + at) * 16), answer=answer)
     faults = []
     got = []
     benches = (reader(dut.read, [(14, 4), (18, 2)], got, always, always) if kind == "read" else
@@ -131,5 +139,5 @@ def test_error_response(kind, at, answer):
         for _ in range(60):
             await ctx.tick()
 
-    simulate(dut, *benches, settle, limit_cycles=300, background=[*background, watch])
+    model.simulate(*benches, settle, limit_cycles=300, background=[*background, watch])
     assert sum(faults) == 1

@@ -1,11 +1,14 @@
 """Strided loads and stores against numpy, over random alignments, strides and stalls."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 from amaranth.utils import exact_log2
 from tests.support.amaranth_sim import always, every, randomly, receive, send, simulate
 from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
+from tests.support.verilated import Verilated
 
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.channel import RowLoad, StridedLoad, StridedStore
@@ -53,6 +56,11 @@ def _position(payload):
 PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(11, 0.6)}
 
 
+@cache
+def _built(channel, parameters, **depths):
+    return Verilated(channel(parameters, row_bits=6, column_bits=11, **depths))
+
+
 @pytest.mark.parametrize("seed", [None, 5])
 @pytest.mark.parametrize("pattern", PATTERNS)
 @DIES
@@ -60,7 +68,8 @@ def test_load(pattern, seed, parameters):
     rng = np.random.default_rng(1)
     memory = MemoryModel(parameters, WORDS)
     memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
-    dut = StridedLoad(parameters, row_bits=6, column_bits=11, row_depth=4)
+    model = _built(StridedLoad, parameters, row_depth=4)
+    dut = model.component
     commands = [{"address": 13, "stride": 0, "rows": 1, "columns": 1203},
                 {"address": 2 * B, "stride": 0, "rows": 1, "columns": 128 * B}, *_commands(rng, 12)]
     expected = [(row, _told(column), *rest) for command in commands for row, column, *rest in _beats(command)]
@@ -82,8 +91,8 @@ def test_load(pattern, seed, parameters):
                     words += [lanes[lane] for lane in range(B) if position[2] >> lane & 1]
                 assert words == memory.words[start:start + command["columns"]].tolist()
 
-    simulate(dut, drive, check, limit_cycles=20_000,
-             background=memory.benches([dut.port], seed=seed, latency=6))
+    model.simulate(drive, check, limit_cycles=20_000,
+                   background=memory.benches([dut.port], seed=seed, latency=6))
 
 
 @pytest.mark.parametrize("seed", [None, 5])
@@ -170,7 +179,8 @@ def test_store(pattern, seed):
     memory = MemoryModel(PARAMETERS, WORDS)
     memory.words[:] = rng.integers(0, 1 << 32, WORDS, dtype=np.uint64).astype(np.uint32)
     reference = memory.words.copy()
-    dut = StridedStore(PARAMETERS, row_bits=6, column_bits=11, fetch_depth=4, request_depth=4)
+    model = _built(StridedStore, PARAMETERS, fetch_depth=4, request_depth=4)
+    dut = model.component
     commands = [{"address": 13, "stride": 0, "rows": 1, "columns": 1203},
                 {"address": 2 * B, "stride": 0, "rows": 1, "columns": 128 * B}, *_commands(rng, 12)]
     sources = []
@@ -205,8 +215,8 @@ def test_store(pattern, seed):
         assert (memory.words == reference).all()
         assert sum(moved) == total
 
-    simulate(dut, drive, client, finish, limit_cycles=30_000,
-             background=memory.benches([], [dut.port], seed=seed, response_delay=9))
+    model.simulate(drive, client, finish, limit_cycles=30_000,
+                   background=memory.benches([], [dut.port], seed=seed, response_delay=9))
 
 
 @pytest.mark.parametrize("channel", [StridedLoad, StridedStore])

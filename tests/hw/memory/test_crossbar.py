@@ -1,12 +1,15 @@
 # amaranth: UnusedElaboratable=no
 """Crossbar: routing, fairness, faults, word counts."""
 
+from functools import cache
+
 import numpy as np
 import pytest
-from tests.support.amaranth_sim import always, every, randomly, send, simulate
+from tests.support.amaranth_sim import always, every, randomly, send
 from tests.support.memory_clients import beat_words, random_beats, random_requests, reader, writer
 from tests.support.memory_model import MemoryModel
 from tests.support.refusal import refused
+from tests.support.verilated import Verilated
 
 from plinth_hw.isa.parameters import preset
 from plinth_hw.memory.crossbar import MemoryCrossbar
@@ -19,6 +22,11 @@ B = PARAMETERS.beat_words
 BEATS = 256
 READERS, WRITERS = ("a", "b", "c"), ("x", "y")
 PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(12, 0.6)}
+
+
+@cache
+def _built(parameters, **options):
+    return Verilated(MemoryCrossbar(parameters, READERS, WRITERS, **options))
 
 
 def _limit(dut, beats):
@@ -36,7 +44,8 @@ def test_routing(pattern, seed, parameters):
     memory = MemoryModel(parameters, BEATS * B)
     memory.words[:] = rng.integers(0, 1 << 32, BEATS * B, dtype=np.uint64).astype(np.uint32)
     reference = memory.words.copy()
-    dut = MemoryCrossbar(parameters, READERS, WRITERS, outstanding=4)
+    model = _built(parameters, outstanding=4)
+    dut = model.component
     make = PATTERNS[pattern]
     benches, got, asked = [_limit(dut, BEATS)], {}, {}
     for name in READERS:
@@ -65,7 +74,7 @@ def test_routing(pattern, seed, parameters):
         while moved != crossed:
             await ctx.tick()
 
-    simulate(dut, *benches, counted, limit_cycles=10_000, background=[count, *memory.benches(
+    model.simulate(*benches, counted, limit_cycles=10_000, background=[count, *memory.benches(
         [dut.memory_read], [dut.memory_write], seed=seed)])
     for name in READERS:
         assert got[name] == [beat_words(memory.words, address + beat, B)
@@ -78,7 +87,8 @@ def test_routing(pattern, seed, parameters):
 def test_round_robin_and_rate(parameters):
     """Two greedy readers alternate, and single-beat requests flow one a cycle."""
     memory = MemoryModel(parameters, BEATS * B)
-    dut = MemoryCrossbar(parameters, READERS, WRITERS)
+    model = _built(parameters)
+    dut = model.component
     times = []
     benches = [_limit(dut, BEATS)]
     for index, name in enumerate(("a", "c")):
@@ -97,8 +107,8 @@ def test_round_robin_and_rate(parameters):
                 times.append(cycle)
             cycle += 1
 
-    simulate(dut, *benches, watch, limit_cycles=500,
-             background=memory.benches([dut.memory_read], [dut.memory_write]))
+    model.simulate(*benches, watch, limit_cycles=500,
+                   background=memory.benches([dut.memory_read], [dut.memory_write]))
     order = [address // 100 for _, address, _ in memory.reads]
     assert order[1:39] == [1 - order[0], order[0]] * 19
     assert times[-1] - times[0] == 39
@@ -110,7 +120,8 @@ def test_round_robin_and_rate(parameters):
 def test_limit(address, beats, bad, parameters):
     """A request beyond the limit faults, never reaches memory, and blocks only its own client."""
     memory = MemoryModel(parameters, BEATS * B)
-    dut = MemoryCrossbar(parameters, READERS, WRITERS)
+    model = _built(parameters)
+    dut = model.component
     got, faults = [], []
     benches = [_limit(dut, BEATS), *reader(dut.a, [(0, 3), (5, 2)], got, always, always)]
 
@@ -132,7 +143,7 @@ def test_limit(address, beats, bad, parameters):
             if write.valid:
                 faults.append(("write", write.index, write.task))
 
-    simulate(dut, *benches, offend, limit_cycles=1000, background=[watch, *memory.benches(
+    model.simulate(*benches, offend, limit_cycles=1000, background=[watch, *memory.benches(
         [dut.memory_read], [dut.memory_write])])
     assert faults == ([("read", 1, 11), ("write", 1, 11)] if bad else [])
     assert len(got) == 5
@@ -148,7 +159,8 @@ def test_drain(cycle, parameters):
     """Clients fall silent at any cycle: what memory was asked for ends without them, and nothing more is written."""
     rng = np.random.default_rng(cycle)
     memory = MemoryModel(parameters, BEATS * B)
-    dut = MemoryCrossbar(parameters, READERS, WRITERS)
+    model = _built(parameters)
+    dut = model.component
     clients = [getattr(dut, name) for name in (*READERS, *WRITERS)]
     held = []
 
@@ -174,7 +186,7 @@ def test_drain(cycle, parameters):
             assert ctx.get(dut.drained)
             await ctx.tick()
 
-    simulate(dut, drive, limit_cycles=2000, background=memory.benches(
+    model.simulate(drive, limit_cycles=2000, background=memory.benches(
         [dut.memory_read], [dut.memory_write], seed=cycle))
     assert cycle < 5 or (len(memory.reads) > 1 and len(memory.writes) > 1)
     # A beat may have been handed over, and one may wait to be.
