@@ -1,14 +1,15 @@
 """The control block as the host sees it, over AXI4-Lite, with stand-ins for engines, memory and network."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.amaranth_sim import simulate
 from tests.support.axi_lite import Master, monitor, pause
 from tests.support.control import StandIn, descriptor, no_error
 from tests.support.memory_model import MemoryModel
+from tests.support.verilated import Verilated
 
 from plinth_hw.control.control import MACS, STATES, STROBES, Control
 from plinth_hw.control.dispatch import engine_order
@@ -32,12 +33,19 @@ CYCLES = {"busy": EngineRegister.BUSY, "stall_input": EngineRegister.STALL_INPUT
           "issued_macs": EngineRegister.ISSUED_MACS}
 
 
+@cache
+def control() -> Verilated:
+    """Built once for all tests."""
+    return Verilated(Control(TINY, READERS, WRITERS))
+
+
 class System:
     """A control block, its surroundings, and a host."""
 
     def __init__(self, graph: list[list[int]], longest: int = 60, error: ErrorCode = ErrorCode.NONE) -> None:
         rng = np.random.default_rng(len(graph))
-        self.dut = Control(TINY, READERS, WRITERS)
+        self.built = control()
+        self.dut = self.built.component
         self.host = Master(self.dut.axil)
         self.memory = MemoryModel(TINY, 4096)
         self.memory.words[TASKS:TASKS + 64 * len(graph)] = np.array(graph, np.uint32).reshape(-1)
@@ -72,7 +80,7 @@ class System:
 
     def run(self, bench: Callable[[Any], Any], *background: Callable[[Any], Any]) -> None:
         """Simulate."""
-        simulate(self.dut, bench, limit_cycles=8_000, background=[
+        self.built.simulate(bench, limit_cycles=8_000, background=[
             monitor(self.dut.axil), self._watch, *(engine.bench for engine in self.engines), *background,
             *self.memory.benches([self.dut.fetch_memory], [self.dut.record_memory])])
 
