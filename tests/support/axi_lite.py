@@ -70,10 +70,10 @@ def monitor(port: Any) -> Callable[[Any], Any]:
     async def bench(ctx: Any) -> None:
         open_writes = open_reads = 0
         held: list[tuple[int, ...] | None] = [None, None]
+        sampled = (port.awvalid & port.awready, port.arvalid & port.arready, port.bvalid, port.bready, port.bresp,
+                   port.rvalid, port.rready, port.rresp, port.rdata)
         while True:
-            (*_, aw, ar, bvalid, bready, bresp, rvalid, rready, rresp, rdata) = await ctx.tick().sample(
-                port.awvalid & port.awready, port.arvalid & port.arready, port.bvalid, port.bready,
-                port.bresp, port.rvalid, port.rready, port.rresp, port.rdata)
+            *_, aw, ar, bvalid, bready, bresp, rvalid, rready, rresp, rdata = await ctx.tick().sample(*sampled)
             for index, (valid, ready, payload) in enumerate(((bvalid, bready, (bresp,)),
                                                              (rvalid, rready, (rresp, rdata)))):
                 assert held[index] is None or (valid and held[index] == payload), "a response changed"

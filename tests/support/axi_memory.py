@@ -87,6 +87,9 @@ class AXIMemory:
 
     async def _read(self, ctx: Any) -> None:
         port = self.port
+        # Looked up once: members of an interface take longer to find than a cycle to simulate.
+        rdata, rlast, rresp, rvalid, arready = port.rdata, port.rlast, port.rresp, port.rvalid, port.arready
+        asked = port.rready, *self._burst("ar")
         size = len(port.wdata) // 8
         take, give = self._pattern(0), self._pattern(1)
         queue: deque[tuple[int, int, bool]] = deque()
@@ -95,14 +98,13 @@ class AXIMemory:
             taking = next(take)
             if not offering and queue and queue[0][0] <= cycle and next(give):
                 _, address, last = queue[0]
-                ctx.set(port.rdata, int.from_bytes(self.contents[address:address + size], "little"))
-                ctx.set(port.rlast, last)
-                ctx.set(port.rresp, self.answer if address in self.bad else 0)
+                ctx.set(rdata, int.from_bytes(self.contents[address:address + size], "little"))
+                ctx.set(rlast, last)
+                ctx.set(rresp, self.answer if address in self.bad else 0)
                 offering = True
-            ctx.set(port.rvalid, offering)
-            ctx.set(port.arready, taking)
-            _, _, ready, valid, address, length, *rest = await ctx.tick().sample(
-                port.rready, *self._burst("ar"))
+            ctx.set(rvalid, offering)
+            ctx.set(arready, taking)
+            _, _, ready, valid, address, length, *rest = await ctx.tick().sample(*asked)
             sampled = [valid, address, length, *rest]
             if offering and ready:
                 queue.popleft()
@@ -123,6 +125,8 @@ class AXIMemory:
 
     async def _write(self, ctx: Any) -> None:
         port = self.port
+        bresp, bvalid, awready, wready = port.bresp, port.bvalid, port.awready, port.wready
+        given = port.bready, port.wvalid, port.wdata, port.wstrb, port.wlast, *self._burst("aw")
         size = len(port.wdata) // 8
         take, accept, answer = self._pattern(2), self._pattern(3), self._pattern(4)
         beats: deque[tuple[int, bool]] = deque()
@@ -138,14 +142,13 @@ class AXIMemory:
             taking &= bool(ends) if aw_waits == "data" else bool(data) or self._valid(ctx, aw_waits)
             accepting &= bool(beats) or (w_waits != "address" and not ends and self._valid(ctx, w_waits))
             if not responding and responses and responses[0][0] <= cycle and next(answer):
-                ctx.set(port.bresp, responses[0][1])
+                ctx.set(bresp, responses[0][1])
                 responding = True
-            ctx.set(port.bvalid, responding)
-            ctx.set(port.awready, taking)
-            ctx.set(port.wready, accepting)
+            ctx.set(bvalid, responding)
+            ctx.set(awready, taking)
+            ctx.set(wready, accepting)
             _, _, b_ready, w_valid, word, strobe, last, valid, address, length, *rest = \
-                await ctx.tick().sample(port.bready, port.wvalid, port.wdata, port.wstrb, port.wlast,
-                                        *self._burst("aw"))
+                await ctx.tick().sample(*given)
             if responding and b_ready:
                 responses.popleft()
                 responding = False

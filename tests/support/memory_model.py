@@ -63,7 +63,10 @@ class MemoryModel:
     def _read_bench(self, index: int, port: Any, latency: int, take: Iterator[bool],
                     give: Iterator[bool]) -> Callable[[Any], Any]:
         beat_words = self.beat_words
-        payload = port.data.payload.as_value()
+        # Looked up once: members of an interface take longer to find than a cycle to simulate.
+        payload, data_valid, request_ready = port.data.payload.as_value(), port.data.valid, port.request.ready
+        request = port.request.payload
+        sampled = port.request.valid, request.address, request.beats, port.data.ready
 
         async def bench(ctx: Any) -> None:
             queue: deque[tuple[int, int]] = deque()  # (cycle from which it is ready, beat address)
@@ -77,11 +80,9 @@ class MemoryModel:
                     ctx.set(payload, int.from_bytes(
                         self.words[beat:beat + beat_words].tobytes(), "little"))
                     offering = True
-                ctx.set(port.data.valid, offering)
-                ctx.set(port.request.ready, taking)
-                *_, valid, address, beats, ready = await ctx.tick().sample(
-                    port.request.valid, port.request.payload.address, port.request.payload.beats,
-                    port.data.ready)
+                ctx.set(data_valid, offering)
+                ctx.set(request_ready, taking)
+                *_, valid, address, beats, ready = await ctx.tick().sample(*sampled)
                 if offering and ready:
                     queue.popleft()
                     offering = False
@@ -99,7 +100,10 @@ class MemoryModel:
     def _write_bench(self, index: int, port: Any, response_delay: int, take: Iterator[bool],
                      accept: Iterator[bool]) -> Callable[[Any], Any]:
         beat_words = self.beat_words
-        payload = port.data.payload.as_value()
+        payload, data_ready, request_ready, response = (
+            port.data.payload.as_value(), port.data.ready, port.request.ready, port.response)
+        request = port.request.payload
+        sampled = port.request.valid, request.address, request.beats, port.data.valid, payload
 
         async def bench(ctx: Any) -> None:
             queue: deque[tuple[int, bool]] = deque()  # (beat address, last of its request)
@@ -113,12 +117,10 @@ class MemoryModel:
                 responding = bool(responses) and responses[0] <= cycle
                 if responding:
                     responses.popleft()
-                ctx.set(port.request.ready, taking)
-                ctx.set(port.data.ready, accepting)
-                ctx.set(port.response, responding)
-                *_, valid, address, beats, data_valid, data = await ctx.tick().sample(
-                    port.request.valid, port.request.payload.address, port.request.payload.beats,
-                    port.data.valid, payload)
+                ctx.set(request_ready, taking)
+                ctx.set(data_ready, accepting)
+                ctx.set(response, responding)
+                *_, valid, address, beats, data_valid, data = await ctx.tick().sample(*sampled)
                 if held_request is not None:
                     assert valid and held_request == (address, beats), f"write port {index}: request changed"
                 held_request = (address, beats) if valid and not taking else None

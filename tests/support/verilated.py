@@ -45,11 +45,16 @@ class _Place:
         self.is_word = bits <= _WORD_BITS
 
     @property
-    def curr(self) -> int:
+    def bits(self) -> int:
+        """What is there, without a sign."""
         if self.is_word:
-            bits = self.values.words[self.first]
-        else:
-            bits = int.from_bytes(self.values.bytes[self.bytes], "little")
+            return self.values.words[self.first]
+        return int.from_bytes(self.values.bytes[self.bytes], "little")
+
+    @property
+    def curr(self) -> int:
+        """Its value."""
+        bits = self.bits
         return bits - self.mask - 1 if self.signed and bits & self.top else bits
 
     next = curr
@@ -58,13 +63,13 @@ class _Place:
         """Set it."""
         if not self.driven:
             raise ValueError(f"{self.name} is not an input")
-        if value == self.curr:
+        bits = value & self.mask
+        if bits == self.bits:
             return
         if self.is_word:
-            self.values.words[self.first] = value & self.mask
+            self.values.words[self.first] = bits
         else:
-            room = self.bytes
-            self.values.bytes[room] = (value & self.mask).to_bytes(room.stop - room.start, "little")
+            self.values.bytes[self.bytes] = bits.to_bytes(self.bytes.stop - self.bytes.start, "little")
         self.values.settled = False
 
 
@@ -156,6 +161,9 @@ class _Context:
 
     def set(self, expression: Any, value: Any) -> None:
         """Set an input, or a part of one."""
+        if type(expression) is Signal and isinstance(value, int):
+            self._values.place(expression).update(value)
+            return
         if isinstance(expression, ValueCastable):
             shape = expression.shape()
             if isinstance(shape, ShapeCastable):

@@ -62,8 +62,9 @@ class System:
                                 longest=longest) for position, engine in enumerate(self.dut.engines)]
 
     async def _watch(self, ctx: Any) -> None:
+        sampled = self.dut.error_out, self.dut.error_source
         while True:
-            *_, pulse, source = await ctx.tick().sample(self.dut.error_out, self.dut.error_source)
+            *_, pulse, source = await ctx.tick().sample(*sampled)
             self.told += [source] * pulse
 
     async def launch(self, ctx: Any, watchdog: int = 0) -> None:
