@@ -166,7 +166,12 @@ class Bench:
 
     def _die(self, die):
         mine, router = self.traffic[die], self.array.routers[die]
-        inject, ejects = router.inject, [getattr(router, f"eject_{number}") for number in range(CLASSES)]
+        ejects = [getattr(router, f"eject_{number}") for number in range(CLASSES)]
+        # Looked up once: members of an interface take longer to find than a cycle to simulate.
+        inject, readies = router.inject, [eject.ready for eject in ejects]
+        valid, flit_bits = inject.valid, inject.flit.as_value()
+        sampled = [inject.credit, *(part for eject in ejects for part in (
+            eject.valid, eject.payload.as_value()))]
 
         async def bench(ctx):
             rng = np.random.default_rng(1000 * self.seed + die)
@@ -182,32 +187,32 @@ class Bench:
                 if sends:
                     number = possible[rng.integers(len(possible))]
                     credits[number] -= 1
-                    ctx.set(inject.flit.as_value(), mine.flits[number].popleft())
-                ctx.set(inject.valid, sends)
+                    ctx.set(flit_bits, mine.flits[number].popleft())
+                ctx.set(valid, sends)
                 takes = [self.takes(die, number, rng, cycle) for number in range(CLASSES)]
-                for eject, take in zip(ejects, takes, strict=True):
-                    ctx.set(eject.ready, take)
-                _, _, credit, *offers = await ctx.tick().sample(inject.credit, *(
-                    part for eject in ejects for part in (eject.valid, eject.payload.as_value())))
+                for ready, take in zip(readies, takes, strict=True):
+                    ctx.set(ready, take)
+                _, _, credit, *offers = await ctx.tick().sample(*sampled)
                 for number in range(CLASSES):
                     credits[number] += credit >> number & 1
                     assert credits[number] <= PARAMETERS.inject_buffer_flits
-                    valid, bits = offers[2 * number:2 * number + 2]
+                    offered, bits = offers[2 * number:2 * number + 2]
                     assert held[number] in (None, bits), "a flit changed while it waited"
-                    assert held[number] is None or valid
-                    held[number] = bits if valid and not takes[number] else None
-                    if valid and takes[number]:
+                    assert held[number] is None or offered
+                    held[number] = bits if offered and not takes[number] else None
+                    if offered and takes[number]:
                         arrived[number].append(bits)
                 cycle += 1
-            ctx.set(inject.valid, 0)
+            ctx.set(valid, 0)
 
         return bench
 
     async def _count(self, ctx):
         routers = self.array.routers
+        sampled = [count for router in routers for count in (
+            router.injected_words, router.transit_words, router.port_words.as_value(), router.lost)]
         while True:
-            _, _, *counts = await ctx.tick().sample(*(count for router in routers for count in (
-                router.injected_words, router.transit_words, router.port_words.as_value(), router.lost)))
+            _, _, *counts = await ctx.tick().sample(*sampled)
             ports = [[bits >> 2 * port & 3 for port in range(len(routers[0].port_words))]
                      for bits in counts[2::4]]
             self.ports.append(ports)
