@@ -1,5 +1,6 @@
 """Windows to tiles and tiles to maps, with what reads them: golden equals RTL bit for bit, at any alignment."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,9 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import Out
 from tests.hw.comm.test_tile_transform import both_ways, numbers
-from tests.support.amaranth_sim import always, randomly, send, simulate
+from tests.support.amaranth_sim import always, randomly, send
 from tests.support.memory_model import MemoryModel
+from tests.support.verilated import Verilated
 
 from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.comm.tile_read import TileRead
@@ -46,6 +48,17 @@ class Stages(wiring.Component):
         return m
 
 
+@cache
+def built(parameters, matrices):
+    """Built once for both ways."""
+    return Verilated(Stages(parameters, matrices))
+
+
+def matrices_of(*lattices):
+    """Those of a form's inputs and outputs."""
+    return tuple(dict.fromkeys(both_ways(*(lattice.matrix for lattice in lattices))))
+
+
 def unbounded(sizes, words):
     """Places of a tile buffer, ``[T, T', tiles, words]``, all of which exist."""
     return {"down": sizes[1] * words, "across": words, "rows": sizes[0], "columns": sizes[1]}
@@ -60,7 +73,8 @@ def bounded(pair, shape, channels):
 
 def run(parameters, matrices, task, memory, target, seed, offer=1.0, accept=1.0):
     """Run a task, and add or store what comes; returns the cycles from first block to last flit."""
-    dut = Stages(parameters, matrices)
+    stages = built(parameters, matrices)
+    dut = stages.component
     model = MemoryModel(parameters, WORDS)
     model.words[:] = memory
     packets: list[Any] = []
@@ -82,17 +96,18 @@ def run(parameters, matrices, task, memory, target, seed, offer=1.0, accept=1.0)
             await ctx.tick()
 
     async def sink(ctx: Any) -> None:
-        pattern = randomly(seed + 1, accept)
+        pattern, taken = randomly(seed + 1, accept), dut.o.ready
+        sampled = dut.o.valid, taken, dut.o.payload
         while True:
-            ctx.set(dut.o.ready, next(pattern))
-            _, _, valid, ready, flit = await ctx.tick().sample(dut.o.valid, dut.o.ready, dut.o.payload)
+            ctx.set(taken, next(pattern))
+            _, _, valid, ready, flit = await ctx.tick().sample(*sampled)
             cycles[0] += 1
             if valid and ready:
                 cycles[1] = cycles[0]
                 packets.append((flit.address, flit.words, flit.tail, list(flit.data)))
 
-    simulate(dut, source, background=[sink, *model.benches([dut.port], latency=20, seed=seed or None,
-                                                          availability=0.7)])
+    stages.simulate(source, background=[sink, *model.benches([dut.port], latency=20, seed=seed or None,
+                                                             availability=0.7)])
     reach, flit_words, at = packet_words(parameters), parameters.flit_words, None
     for address, count, tail, lanes in packets:
         if at is None:
@@ -129,7 +144,7 @@ def test_scatter_and_gather(kernel, outputs, forward, flit_words, seed, offer, a
     outputs_shape = tuple(side + 2 * pad - taps + 1 for side, pad, taps in zip(shape, padding, kernel, strict=True))
     first, second = ((inputs, shape), (out_lattices, outputs_shape)) if forward else (
         (out_lattices, outputs_shape), (inputs, shape))
-    matrices = tuple(dict.fromkeys(both_ways(*(lattice.matrix for lattice in (*inputs, *out_lattices)))))
+    matrices = matrices_of(*inputs, *out_lattices)
     counts, sizes = [lattice.count for lattice in inputs], [lattice.size for lattice in inputs]
     base, target_base = int(rng.integers(100)), int(rng.integers(100))
     tiles, pitch = counts[0] * counts[1], counts[0] * counts[1] * channels
@@ -175,10 +190,10 @@ def test_a_flit_a_cycle(outputs) -> None:
     """A map of several tiles, channels of whole beats: once the first block is there, the flits of all tiles follow."""
     parameters, channels = preset("ndp-tiny", transforms=TRANSFORMS), 8
     shape = (3 * outputs, 3 * outputs)
-    pair, _ = form((3, 3), outputs).lattices(shape, (1, 1))
+    pair, others = form((3, 3), outputs).lattices(shape, (1, 1))
     sizes, pitch = [lattice.size for lattice in pair], pair[0].count * pair[1].count * channels
     memory = np.zeros(WORDS, dtype=np.uint32)
-    cycles = run(parameters, both_ways(pair[0].matrix), {
+    cycles = run(parameters, matrices_of(*pair, *others), {
         "source": bounded(pair, shape, channels), "destination": unbounded(sizes, pitch), "down": pair[0].matrix,
         "across": pair[1].matrix, "down_first": 0, "adds": False, "blocks": blocks_of(
             pair, channels, parameters.beat_words,
