@@ -6,13 +6,12 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module
-from amaranth.lib import wiring
-from tests.support.amaranth_sim import simulate
+from tests.support.verilated import Verilated
 
 from plinth_hw.comm.link import LinkLayer, phit_bits
 from plinth_hw.comm.link_frame import WINDOW, FrameKind, frame_layout
@@ -24,25 +23,19 @@ NONE = (0, 0)
 Noise = Callable[[int, tuple[int, int]], tuple[int, int]]
 
 
-class Ends(wiring.Component):
-    """Two ends; the test bench is the wires."""
-
-    def __init__(self, parameters: DieParameters, phits: int):
-        self.ends = [LinkLayer(parameters, phits, round_trip=24) for _ in range(2)]
-        super().__init__({})
-
-    def elaborate(self, platform: Any) -> Module:
-        m = Module()
-        m.submodules.a, m.submodules.b = self.ends
-        return m
+@cache
+def built(parameters: DieParameters, phits: int) -> Verilated:
+    """Built once for both ends of all tests."""
+    return Verilated(LinkLayer(parameters, phits, round_trip=24))
 
 
 @dataclass
 class Wires:
     """One direction: ``latency`` cycles, and what ``noise`` makes of (phit, start) of a cycle."""
 
-    source: LinkLayer
-    target: LinkLayer
+    #: Ports of the ends.
+    source: Any
+    target: Any
     latency: int
     noise: Noise
     cycle: int = 0
@@ -64,8 +57,9 @@ class Wires:
 class Traffic:
     """Flits from one end to the other, which gives their places back some time later."""
 
-    source: LinkLayer
-    target: LinkLayer
+    #: Ports of the ends.
+    source: Any
+    target: Any
     rng: np.random.Generator
     parameters: DieParameters
     sent: list[tuple[int, int]] = field(default_factory=list)
@@ -145,7 +139,7 @@ def stuck(rate: float, seed: int) -> Noise:
 
 
 class Bench:
-    """Two ends with traffic both ways, run from within a test bench.
+    """Two ends with traffic both ways, run from within a test bench, which is the wires.
 
     Attributes
     ----------
@@ -156,8 +150,8 @@ class Bench:
     """
 
     def __init__(self, noises: list[Noise], *, phits: int = 1, latency: int = 3, parameters: DieParameters = TINY):
-        self.dut, self.parameters = Ends(parameters, phits), parameters
-        a, b = self.ends = self.dut.ends
+        self.built, self.parameters = built(parameters, phits), parameters
+        a, b = self.ends = [self.built.copy() for _ in range(2)]
         self.ways = [Wires(a, b, latency, noises[0]), Wires(b, a, latency, noises[1])]
         self.counted = [dict.fromkeys(("lost", "bad_frames", "replays"), 0) for _ in self.ends]
         self.cycles = self.passed = 0
@@ -196,7 +190,11 @@ class Bench:
         async def bench(ctx: Any) -> None:
             await self.pass_flits(ctx, count)
 
-        simulate(self.dut, bench, limit_cycles=limit)
+        self.simulate(bench, limit)
+
+    def simulate(self, bench: Callable[[Any], Any], limit: int) -> None:
+        """Run a test bench."""
+        self.built.simulate(bench, copies=self.ends, limit_cycles=limit)
 
     async def until(self, ctx: Any, ups: list[int]) -> None:
         """Until the ends are up, or not."""
@@ -243,7 +241,7 @@ def test_frames_without_a_flit_carry_zeros() -> None:
             await bench.cycle(ctx, flits)
             look()
 
-    simulate(bench.dut, test, limit_cycles=4_000)
+    bench.simulate(test, 4_000)
     assert kinds == {FrameKind.HELLO, FrameKind.READY, FrameKind.IDLE}
 
 
@@ -278,6 +276,6 @@ def test_an_end_that_begins_anew_takes_the_other_with_it(after: int) -> None:
         bench.begin()
         await bench.pass_flits(ctx, 30)
 
-    simulate(bench.dut, test, limit_cycles=4_000)
+    bench.simulate(test, 4_000)
     # The second restart, of the end that had lost flits, finds nothing on the link.
     assert [counted["lost"] for counted in bench.counted] == [0, int(after > 0)]
