@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from types import FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from amaranth.back import rtlil
@@ -26,15 +26,23 @@ def opened(block: Any, peeked: tuple[str, ...] = ()) -> tuple[Fragment, dict[str
     """
     variables: dict[str, Any] = {}
     within: dict[int, dict[str, Any]] = {id(block): variables}
+    # Code that is no component's, by its identity: most that runs, and to ask a frame for its variables takes long.
+    foreign: dict[int, CodeType] = {}
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
-        owner = frame.f_locals.get("self")
-        if event != "return" or not isinstance(owner, wiring.Component) or not any(
-                isinstance(method, FunctionType) and method.__code__ is frame.f_code
-                for method in vars(type(owner)).values()):
+        code = frame.f_code
+        if event != "return" or id(code) in foreign:
+            return
+        here = frame.f_locals
+        owner = here.get("self")
+        if not isinstance(owner, wiring.Component):
+            foreign[id(code)] = code
+            return
+        if not any(isinstance(method, FunctionType) and method.__code__ is code
+                   for method in vars(type(owner)).values()):
             return
         known = within.setdefault(id(owner), {})
-        new = {name: value for name, value in frame.f_locals.items() if name not in known}
+        new = {name: value for name, value in here.items() if name not in known}
         known.update(new)
         for name in peeked:
             if isinstance(new.get(name), Memory):

@@ -30,7 +30,8 @@ def randomly(seed: int, probability: float = 0.5) -> Iterator[bool]:
     """With the given probability, from a seeded generator."""
     rng = np.random.default_rng(seed)
     while True:
-        yield bool(rng.random() < probability)
+        # Some at once, which are those of as many calls.
+        yield from (rng.random(256) < probability).tolist()
 
 
 async def send(ctx: Any, stream: Any, payloads: Iterable[Any], pattern: Pattern | None = None) -> None:

@@ -48,15 +48,17 @@ class Source:
         self._following = following
         self._offered = False
         self._valid.value = 0
+        #: What the pin was last set to: each access of a pin takes long.
+        self._shown = False
 
     def drive(self) -> None:
         """Before the settled values are sampled."""
         if next(self._gate) and not self._offered and (payload := self._following()) is not None:
             self._offered = True
             self._payload.value = payload
-            self._valid.value = 1
-        elif not self._offered:
-            self._valid.value = 0
+        if self._shown != self._offered:
+            self._shown = self._offered
+            self._valid.value = self._shown
 
     def sample(self) -> None:
         """With the settled values."""
@@ -84,8 +86,10 @@ class Sink:
 
     def drive(self) -> None:
         """Before the settled values are sampled."""
-        self._accepting = next(self._gate) and self._is_open()
-        self._ready.value = self._accepting
+        accepting = next(self._gate) and self._is_open()
+        if accepting != self._accepting:
+            self._accepting = accepting
+            self._ready.value = accepting
 
     def sample(self) -> None:
         """With the settled values."""
@@ -163,6 +167,7 @@ class WriteMemory(Requests):
         self._queue: deque[tuple[int, bool]] = deque()  # beat, last of its request
         self._due: deque[int] = deque()
         self._response = getattr(dut, f"{name}__response")
+        self._response.value = self._responds = False
         self._data = Sink(dut, f"{name}__data", next(patterns), self._store, lambda: bool(self._queue))
 
     def accept(self, beats: range) -> None:
@@ -183,7 +188,9 @@ class WriteMemory(Requests):
         responds = bool(self._due) and self._due[0] <= self._cycle
         if responds:
             self._due.popleft()
-        self._response.value = responds
+        if responds != self._responds:
+            self._responds = responds
+            self._response.value = responds
         self.requests.drive()
         self._data.drive()
 
