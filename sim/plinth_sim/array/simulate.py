@@ -154,6 +154,7 @@ class _Run:
         #: Whether a resource's users depend on each other: they would fill it, or stand in one queue.
         self.many = [False] * len(self.capacity)
         ways: list[dict[int, float]] = []
+        capacity = self.capacity
         self.limit: list[float] = []
         self.weight: list[float] = []
         self.latency: list[float] = []
@@ -174,24 +175,28 @@ class _Run:
                 for number, words in zip(activity.dies.tolist(), activity.die_words.tolist(), strict=True):
                     if words:
                         way |= dict.fromkeys(memories[number], words / len(memories[number]))
-            seconds = max(activity.seconds / speed,
-                          max((words / self.capacity[resource] for resource, words in way.items()), default=0.0))
+            seconds = activity.seconds / speed
+            for resource, words in way.items():
+                seconds = max(seconds, words / capacity[resource])
             ways.append(way)
             self.limit.append(1 / seconds if seconds else float("inf"))
             alone = max(way.values(), default=1.0)
             self.weight.append(max(alone, activity.together) if isinstance(activity, Flow) else alone)
             self.latency.append(activity.latency / speed)
-        alike = self._alike(ways)
-        self.on = [tuple(resource for resource in way if resource not in alike) for way in ways]
-        self.loads = [tuple(words for resource, words in way.items() if resource not in alike) for way in ways]
+        for resource in self._alike(ways):
+            for way in ways:
+                way.pop(resource, None)
+        self.on = list(map(tuple, ways))
+        self.loads = [tuple(way.values()) for way in ways]
 
     def _alike(self, ways: Sequence[dict[int, float]]) -> set[int]:
         """Resources that are as full as an earlier one whatever goes on: the same activities take the same shares of
         both. The earlier one stands for them."""
         shares: list[list[float]] = [[] for _ in self.capacity]
+        capacity = self.capacity
         for number, way in enumerate(ways):
             for resource, words in way.items():
-                shares[resource] += (number, words / self.capacity[resource])
+                shares[resource] += (number, words / capacity[resource])
         known: set[tuple[float, ...]] = set()
         alike: set[int] = set()
         for resource, mine in enumerate(map(tuple, shares)):
@@ -207,16 +212,18 @@ class _Run:
             numbers.setdefault(activity.name, len(numbers))
         self.raises: list[tuple[int, ...]] = []
         for activity in self.activities:
-            self.raises.append((numbers[activity.name], *(numbers.setdefault(counter, len(numbers))
-                                                          for counter in activity.signals)))
+            self.raises.append((numbers[activity.name], *[numbers.setdefault(counter, len(numbers))
+                                                          for counter in activity.signals]))
         self.value = [0] * len(numbers)
         self.waiters: list[list[tuple[int, int, float]]] = [[] for _ in numbers]
         self.pending = [0] * len(self.activities)
         for number, activity in enumerate(self.activities):
-            for wait in activity.waits:
-                if wait.reaches > 0 or wait.delay:
-                    self.pending[number] += 1
-                    self.waiters[numbers[wait.counter]].append((max(0, wait.reaches), number, wait.delay))
+            pending = 0
+            for counter, reaches, delay in activity.waits:
+                if reaches > 0 or delay:
+                    pending += 1
+                    self.waiters[numbers[counter]].append((max(0, reaches), number, delay))
+            self.pending[number] = pending
         for waiters in self.waiters:
             waiters.sort(reverse=True)
         self.numbers = numbers
@@ -444,17 +451,20 @@ class _Run:
     def _result(self, events: int) -> SimulatedRun:
         seconds = max(self.dones, default=0.0)
         links, dies = len(self.machine.links), len(self.machine.dies)
-        link_words, memory_words = np.zeros(links), np.zeros(dies)
+        on_links, moved = [0.0] * links, [0.0] * dies
         adds = multiplies = sram = 0.0
         for activity in self.activities:
             adds += activity.adds
             multiplies += activity.multiplies
             sram += activity.sram_words
             if isinstance(activity, EngineTask):
-                memory_words[activity.die] += activity.words + sum(activity.vaults.values())
+                moved[activity.die] += activity.words + sum(activity.vaults.values())
             elif isinstance(activity, Flow):
-                np.add.at(link_words, activity.links, activity.words)
-                np.add.at(memory_words, activity.dies, activity.die_words)
+                for total, places, words in ((on_links, activity.links, activity.words),
+                                             (moved, activity.dies, activity.die_words)):
+                    for place, some in zip(places.tolist(), words.tolist(), strict=True):
+                        total[place] += some
+        link_words, memory_words = np.array(on_links), np.array(moved)
         engines = {key: EngineTime(busy=self.busy[place], shared=self.shared[place], waiting=self.waiting[place],
                                    idle=max(0.0, seconds - self.freed[place]))
                    for place, key in enumerate(self.engines)}
