@@ -300,6 +300,9 @@ def test_a_trainer_alone() -> None:
     losses = [trainer.step(data.train_x[:20], data.train_y[:20]) for _ in range(5)]
     assert losses == sorted(losses, reverse=True) and trainer.planned_words() == 0
     assert trainer.touched() == {"table": len(np.unique(data.train_x[:20])) / 12}
+    others = sum(values.size for name, values in before.items() if name != "table.weights")
+    table = before["table.weights"].size
+    assert trainer.alpha() == pytest.approx((others + trainer.touched()["table"] * table) / (others + table))
     assert trainer.notes == ("table: rings, as nothing moves between machines",)
     assert not np.array_equal(trainer.parameters()["table.weights"], before["table.weights"])
 
@@ -586,6 +589,9 @@ def test_modules_that_cannot_be_shared_are_refused() -> None:
         lambda: module(torch.tensor([[0], [7]])))
     assert shared.touched() == {"0.weight": 0}
     module(torch.tensor([[1]]))
+    # A table of 5 x 4, and what stands behind it.
+    dense = sum(parameter.numel() for parameter in module.parameters()) - 20
+    assert shared.alpha() == pytest.approx((dense + 4) / (dense + 20))
     assert shared.touched() == {"0.weight": 1 / 5} and shared.notes == (
         "0.weight: rings, as nothing moves between machines",)
     # Rules that change all rows, which PyTorch says at the first update, in many lines.

@@ -33,7 +33,7 @@ from plinth.train.losses import loss_of
 from plinth.update.rule import UpdateRule
 from plinth.workers.group import Group, Single
 from plinth.workers.machines import Machines
-from plinth.workers.runner import TableSettings, TouchedRows, reasons, ways_of
+from plinth.workers.runner import TableSettings, TouchedRows, alpha_of, reasons, ways_of
 from plinth_hw.isa.parameters import preset
 
 #: Dies whose step it is: of FP32, as numpy computes.
@@ -190,6 +190,11 @@ class Trainer:
         """The share of the rows of each table that this worker's samples have touched in a step, on the mean: what
         ``touched`` of :func:`plinth.get_runner` asks for."""
         return {name: rows.share for name, rows in self._looked_up.items()}
+
+    def alpha(self) -> float:
+        """The share of the network's elements that this worker uses in a step, weighted by elements (Table 1)."""
+        return alpha_of({name: values.size for name, values in self._first.items()},
+                        {f"{table}.weights": share for table, share in self.touched().items()})
 
     def planned_words(self) -> int:
         """The words of values that this worker sends others in all steps so far, as their plan says."""

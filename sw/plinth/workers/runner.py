@@ -9,7 +9,7 @@ import numpy as np
 
 from plinth.errors import UserError
 from plinth.names import AUTO_COPIES, COPY_NAMES, GATHERED_ROWS, RINGS, SERVERS
-from plinth.partition.row_costs import WAYS, VariableLoad, best_way, seconds_of_ways, words_of_ways
+from plinth.partition.row_costs import WAYS, VariableLoad, best_way, model_alpha, seconds_of_ways, words_of_ways
 from plinth.runtime.memory import Floats
 from plinth.units import duration
 from plinth.workers.channel import Lookup, Rows, SentWords
@@ -63,6 +63,19 @@ class TouchedRows:
     def share(self) -> float:
         """The share of the table's rows that a step touches, on the mean."""
         return self.total / (self.steps * self.rows) if self.steps else 0.0
+
+
+def alpha_of(elements: Mapping[str, int], touched: Mapping[str, float]) -> float:
+    """The share of a model's elements that a worker uses in a step, weighted by elements (Table 1).
+
+    Parameters
+    ----------
+    elements : mapping of str to int
+        Of each variable.
+    touched : mapping of str to float
+        Share of rows, of variables of which rows are touched.
+    """
+    return model_alpha([VariableLoad(count, touched.get(name)) for name, count in elements.items()])
 
 
 class SentTraffic:

@@ -17,6 +17,7 @@ from plinth.runtime.mpi_messages import MpiMessages
 from plinth.workers.asynchronous import AsynchronousExchange, Values, Wanted
 from plinth.workers.channel import Rows
 from plinth.workers.group import before_leaving
+from plinth.workers.runner import alpha_of
 from plinth.workers.torch_module import ModuleVariables, sparse_gradient
 
 
@@ -129,6 +130,10 @@ class AsynchronousRunner:
         """The share of the rows of each table that this worker has looked up in a step, on the mean: what ``touched``
         of :func:`plinth.get_runner` asks for."""
         return self._variables.touched()
+
+    def alpha(self) -> float:
+        """The share of the module's elements that this worker uses in a step, weighted by elements (Table 1)."""
+        return alpha_of(self._variables.elements, self.touched())
 
     def staleness(self) -> list[int]:
         """How many updates of others were applied since its worker's pull, of each of this worker's server."""

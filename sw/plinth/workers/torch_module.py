@@ -148,6 +148,12 @@ class ModuleVariables:
         """The share of the rows of each table that this worker has looked up in a step, on the mean."""
         return {name: rows.share for name, rows in self._counts.items()}
 
+    @property
+    def elements(self) -> dict[str, int]:
+        """The elements of each variable."""
+        return {**{name: parameter.numel() for name, parameter in self.dense},
+                **{table.name: table.shape[0] * table.shape[1] for table in self.tables}}
+
     def values(self, name: str) -> Floats:
         """The values of a table ``[rows, width]``, which are the module's own."""
         values: Floats = self.embeddings[name].weight.detach().numpy()

@@ -28,7 +28,7 @@ from plinth.sharding import MAXIMUM_PIECES
 from plinth.workers.group import Group
 from plinth.workers.indexed import Gradient, IndexedMatrices, SparseGradient, touched_rows, whole
 from plinth.workers.machines import Machines
-from plinth.workers.runner import SynchronousExchange, reasons, ways_of
+from plinth.workers.runner import SynchronousExchange, alpha_of, reasons, ways_of
 from plinth.workers.torch_module import ModuleVariables, check_rule, cut_of, sparse_gradient
 
 #: Pieces a machine up to which the search goes.
@@ -291,6 +291,10 @@ class TorchRunner:
         """The share of the rows of each table that this worker has looked up in a step, on the mean, and of gathered
         matrices that of all workers: what ``touched`` of :func:`plinth.get_runner` asks for."""
         return {**self._variables.touched(), **self._indexed.touched()}
+
+    def alpha(self) -> float:
+        """The share of the module's elements that this worker uses in a step, weighted by elements (Table 1)."""
+        return alpha_of(self._variables.elements, self.touched())
 
     def staleness(self) -> list[int]:
         """How many updates of others came between each step's pull and its update: none, as all update together."""
