@@ -111,7 +111,7 @@ def test_rates_hold_up_servers_and_gathers_alone() -> None:
 
 
 def test_fitted_rates_give_what_they_were_fitted_to() -> None:
-    found = cluster.fitted(MODEL, 2000, 3000)
+    found = cluster.fitted_rates(MODEL, 2000, 3000)
     assert throughput(MODEL, Way.NAIVE, rates=found) == pytest.approx(2000)
     assert throughput(MODEL, Way.AR, rates=found) == pytest.approx(3000)
 

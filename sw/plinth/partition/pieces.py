@@ -5,10 +5,10 @@ The time of a step with P pieces is taken to be
     t(P) = th0 + th1 / P + th2 P                      equation 1
 
 where th1 is work that pieces share and th2 what each costs. Times are sampled from P = the number of machines on,
-doubling until a step is slower, then halving from there until it is slower; equation 1 is fitted to the samples, and
-its least point within them, sqrt(th1 / th2), is tried as well. A step counts as slower only by more than a tolerance,
-and a sample is the median of several repeats: the paper's own Table 2, of one each, ends 2.5 and 4.7 % above its least
-time without.
+doubling until a step is slower, then halving from the first number until it is slower; equation 1 is fitted to the
+samples, and its least point within them, sqrt(th1 / th2), is tried as well. A step counts as slower only by more than a
+tolerance, and a sample may be the median of several repeats. Without a tolerance the search ends 2.5 and 4.7 % above
+the least time of the paper's Table 2.
 """
 
 from collections.abc import Callable, Generator, Mapping

@@ -112,7 +112,8 @@ class NetworkRates:
 
 def seconds_of_ways(load: VariableLoad, rates: NetworkRates, machines: int, workers: int = 1, *, merged: bool = True
                     ) -> dict[str, float]:
-    """Seconds of a step by each way: of :func:`words_of_ways`, and of messages that wait for each other."""
+    """Seconds that a variable's messages take in a step by each way: words (:func:`words_of_ways`) over the rate, and a
+    latency for each message that waits for another."""
     turns = {RINGS: 2 * (machines * workers - 1), GATHERED_ROWS: 1, SERVERS: 3}
     return {way: words / rates.words_per_second + turns[way] * rates.latency
             for way, words in words_of_ways(load, machines, workers, merged=merged).items()}

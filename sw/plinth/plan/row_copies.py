@@ -4,7 +4,7 @@ The gradient of a table of rows by number is sparse: samples touch some rows. Pa
 variables to all-reduce and sparse ones to parameter servers; how much that gains depends on the share of rows that one
 worker touches, *alpha*, on the network, and on what else goes on in a step. So each way is predicted as the step that
 it makes: first all tables one way, then table by table what makes the best of these steps shorter. The number of pieces
-of a table that servers own is searched for as Parallax does (section 3.2), on predicted steps: a piece less is a
+of a table that servers own then is searched for as Parallax does (section 3.2), on predicted steps: a piece less is a
 message less to each worker, and rows of fewer owners.
 """
 
@@ -117,7 +117,7 @@ def _parts(lengths: list[int], samples: int) -> Iterator[tuple[int, int]]:
 
 def _ways(sharding: Sharding, number: int, node: Node, ring: Sync, choice: CopyChoice, share: float | None
           ) -> dict[str, Sync]:
-    """The ways in which copies of a table may be kept equal, by name, those of fewer parts first."""
+    """The ways in which copies of a table may be kept equal, by name, in the order in which ties are decided."""
     ways = {RINGS: ring}
     if set(sharding.splits[number]) <= {DP} and not choice.dense(share) and sharding.dies > 1:
         rows, dies = node.matrix[1], sharding.dies
@@ -193,11 +193,15 @@ def chosen_copies(sharding: Sharding, target: DieParameters, seconds: Callable[[
     for ways in pure[1:]:
         if time(ways) < time(best) * (1 - choice.tolerance):
             best = ways
-    for place in range(len(tables)) if pure else ():
-        for way in list(tables.values())[place]:
-            ways = (*best[:place], way, *best[place + 1:])
-            if time(ways) < time(best) * (1 - choice.tolerance):
-                best = ways
+    # Until no table alone makes the step shorter: what is best for one may depend on the others.
+    before: tuple[str, ...] = ()
+    while before != best:
+        before = best
+        for place, ways_of_table in enumerate(tables.values()):
+            for way in ways_of_table:
+                ways = (*best[:place], way, *best[place + 1:])
+                if time(ways) < time(best) * (1 - choice.tolerance):
+                    best = ways
     tried: dict[str, Mapping[int, float]] = {}
     for name, way in zip(tables, best, strict=True):
         if way == SERVERS:
@@ -252,6 +256,7 @@ def _why(name: str, ways: Mapping[str, Sync], times: Mapping[str, float], taken:
                "no other die has a copy, or a level splits more than the layer's batch")
         return f"{name} ({touched} touched): {taken}, as {why}"
     others = ", ".join(f"{duration(time)} by {way}" for way, time in times.items() if way != taken)
-    shorter = f"; one has to be {choice.tolerance:.2%} shorter" if min(times.values()) < times[taken] else ""
+    missed = choice.tolerance > 0 and min(times.values()) < times[taken]
+    shorter = f"; one has to be {choice.tolerance:.2%} shorter" if missed else ""
     return f"{name} ({touched} touched): {taken}, a step of {duration(times[taken])}; {others}{shorter}"
 

@@ -1,4 +1,5 @@
-"""Matrices of a module that are no embeddings, and whose rows a step may read by number: index uses.
+"""Decides which matrices of a module that are no embeddings send their gradients as rows: those whose rows a step reads
+by number, its index uses.
 
 Nothing says before a step which rows it reads, so that none can be pulled: all workers have all values. What moves is
 the gradient. It goes round the ring of dense gradients whole, or by gathered rows: each worker sends the others the

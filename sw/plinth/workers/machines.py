@@ -110,6 +110,6 @@ def _rates(data: Mapping[str, Any], where: str) -> NetworkRates | None:
                             f"{described(value)}")
     if "gigabits" not in data:
         if "microseconds" in data:
-            raise UserError(f"{where}: microseconds stand beside gigabits; give both, or neither")
+            raise UserError(f"{where}: microseconds need gigabits beside them; give gigabits too, or leave them out")
         return None
     return NetworkRates(1e9 / 32 * data["gigabits"], 1e-6 * data.get("microseconds", 0.0))

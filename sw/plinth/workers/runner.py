@@ -131,9 +131,13 @@ def ways_of(tables: Sequence[TableSettings], machines: Machines, ways: str | Map
         way = asked.get(table.name, AUTO_COPIES)
         if way == AUTO_COPIES:
             share = _share(touched, table.name)
-            way = RINGS if count == 1 and most == 1 else SERVERS if share is None else best_way(
-                VariableLoad(table.shape[0] * table.shape[1], share), count, most, merged=machines.local,
-                dense_from=dense_from, rates=machines.rates)
+            load = VariableLoad(table.shape[0] * table.shape[1], share)
+            if count == 1:
+                # Nothing crosses the network: what workers send each other decides.
+                way = RINGS if most == 1 else SERVERS if share is None else best_way(load, most, dense_from=dense_from)
+            else:
+                way = SERVERS if share is None else best_way(load, count, most, merged=machines.local,
+                                                             dense_from=dense_from, rates=machines.rates)
         chosen[table.name] = way
     return chosen
 

@@ -87,6 +87,26 @@ def test_tables_are_in_the_number_of_pieces_of_the_shortest_step(rows: int, widt
     assert f"; in {taken.pieces} pieces, as it is " in note
 
 
+def test_tables_are_looked_at_until_none_alone_makes_a_shorter_step() -> None:
+    """The first one's best way depends on the second one's, which is looked at later."""
+    network = random_tables(np.random.default_rng(0))
+    plan = data_parallel(network, dies=4, batch=16)
+    names = [f"{node.name}.weights" for node in plan.graph.nodes if node.gathers]
+    assert len(names) == 2
+    times = {("ring", "ring"): 5.0, ("gathered", "gathered"): 6.0, ("server", "server"): 7.0, ("ring", "gathered"): 4.0,
+             ("server", "gathered"): 3.0}
+
+    def seconds(copies: Copies) -> float:
+        said = dict(copies)
+        return times.get((said[names[0]].kind, said[names[1]].kind), 9.0)
+
+    sharding = Sharding(graph=plan.graph, splits=plan.splits, batch=16, array=ring(4))
+    notes: list[str] = []
+    copies = dict(chosen_copies(sharding, preset("ndp-demo"), seconds, CopyChoice(), notes))
+    assert [copies[name].kind for name in names] == ["server", "gathered"]
+    assert not any("has to be" in note for note in notes)
+
+
 @pytest.mark.parametrize(("tolerance", "kind"), [(0.0, "server"), (0.01, "server"), (0.03, "gathered"), (0.2, "ring")])
 def test_ties_go_to_the_way_that_comes_first(tolerance: float, kind: str) -> None:
     chosen, (note,) = choose(CopyChoice(tolerance=tolerance), {"ring": 1.1, "gathered": 1.0, "server": 0.98})

@@ -200,6 +200,14 @@ def test_rows_that_are_gathered_are_not_merged() -> None:
     assert min(predicted, key=lambda way: predicted[way]) == SERVERS
 
 
+def test_on_one_machine_words_between_workers_decide() -> None:
+    """Whatever its network carries, which nothing crosses."""
+    table, members = TableSettings("t", (40_000, 16)), ((0, 1, 2, 3),)
+    for machines in (Machines(members), Machines(members, rates=NetworkRates(1e9, 1e-3))):
+        assert ways_of([table], machines, "auto") == ways_of([table], machines, "auto", 0.001) == {"t": SERVERS}
+        assert ways_of([table], machines, "auto", 1.0) == {"t": RINGS}
+
+
 def test_where_rates_are_known_the_least_time_is_chosen() -> None:
     """Of small tables messages in turn decide, of large ones words; and no way of all tables takes less time."""
     members = ((0,), (1,), (2,), (3,))

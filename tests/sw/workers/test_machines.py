@@ -37,7 +37,7 @@ def test_a_file_may_say_what_the_network_carries(tmp_path: Path) -> None:
     ("gigabits: .nan", "gigabits must be a number from 0.001 to 1e+06, not nan"),
     ("gigabits: true", "gigabits must be a number from 0.001 to 1e+06, not true"),
     ("gigabits: 1\nmicroseconds: -1", "microseconds must be a number from 0 to 1e+06, not -1"),
-    ("microseconds: 5", "microseconds stand beside gigabits; give both, or neither")])
+    ("microseconds: 5", "microseconds need gigabits beside them; give gigabits too, or leave them out")])
 def test_rates_that_are_none_are_refused(rates: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "machines.yaml"
     path.write_text(f"machines: [[0]]\n{rates}\n")

@@ -2,15 +2,16 @@
 
 ::
 
-    pull --> products of a GPU --> merge --> push --> sums of servers --> next step
-                               `-> ring of dense gradients, AllGatherv of rows
+    pull --> computation of a GPU --> push --> sums of servers --> next step
+                                  `-> ring of dense gradients, AllGatherv of rows
 
 Pulls and pushes are a flow from each machine to each other one, which share the links that they meet on; all workers
 are alike, so that a machine's are one task. Variables are spread evenly over servers, as in Table 3. What a GPU
 computes is not hidden behind messages, nor they behind it.
 
 :class:`Rates` has what is no property of the network: how fast a server adds up the rows that it is sent, and how fast
-rows are gathered. Without them both take no time of their own.
+rows are gathered. Without them both take no time of their own. Merging on a machine, and adding up dense gradients,
+takes none with rates either.
 """
 
 from collections.abc import Callable, Sequence
@@ -118,25 +119,25 @@ def step_seconds(model: SparseModel, way: Way, machines: int = MACHINES, rates: 
         The largest dense variable is one server's, as frameworks serve variables that nobody cuts; default: all are
         spread evenly, as in Table 3.
     """
-    step, count = _StepFlows(machines, rates or Rates()), range(machines)
+    step, every = _StepFlows(machines, rates or Rates()), range(machines)
     merged = way in (Way.OPTIMISED, Way.HYBRID)
     rows = 0.0 if way in (Way.AR, Way.RINGS) else model.merged if merged else WORKERS * model.touched
     dense = model.dense * (1 if merged else WORKERS) if way in (Way.NAIVE, Way.OPTIMISED) else 0.0
-    first = dense * model.largest / model.dense if whole else 0.0
+    undivided = dense * model.largest / model.dense if whole else 0.0
     # Of each server, words that each machine pulls from it, and pushes back.
-    share = [(rows + dense - first) / machines + (0.0 if server else first) for server in count]
-    for machine in count:
-        pulls = [step.flow(f"pull {server} {machine}", [(step.out(server), share[server]),
-                                                        (step.into(machine), share[server])], ())
-                 for server in count if share[server] and server != machine]
-        step.activities.append(EngineTask(name=f"products {machine}", die=machine, engine="gpu", seconds=model.seconds,
+    served = [(rows + dense - undivided) / machines + (0.0 if server else undivided) for server in every]
+    for machine in every:
+        pulls = [step.flow(f"pull {server} {machine}", [(step.out(server), served[server]),
+                                                        (step.into(machine), served[server])], ())
+                 for server in every if served[server] and server != machine]
+        step.activities.append(EngineTask(name=f"compute {machine}", die=machine, engine="gpu", seconds=model.seconds,
                                           waits=tuple(Wait(pull) for pull in pulls)))
-    for machine in count:
-        for server in (server for server in count if share[server]):
+    for machine in every:
+        for server in (server for server in every if served[server]):
             network = [] if server == machine else [step.out(machine), step.into(server)]
-            step.flow(f"push {machine} {server}", [*((link, share[server]) for link in network),
-                                                   (step.sums(server), rows / machines)], [f"products {machine}"])
-    done, members = [f"products {machine}" for machine in count], machines * WORKERS
+            step.flow(f"push {machine} {server}", [*((link, served[server]) for link in network),
+                                                   (step.sums(server), rows / machines)], [f"compute {machine}"])
+    done, members = [f"compute {machine}" for machine in every], machines * WORKERS
     ringed = {Way.AR: model.dense, Way.HYBRID: model.dense, Way.RINGS: model.dense + model.sparse}.get(way, 0.0)
     if ringed and machines > 1:
         step.around("ring", 2 * ringed * (members - 1) / members, done)
@@ -151,7 +152,7 @@ def throughput(model: SparseModel, way: Way, machines: int = MACHINES, rates: Ra
     return machines * WORKERS * model.instances / step_seconds(model, way, machines, rates, whole=whole)
 
 
-def fitted(model: SparseModel, naive: float, gathers: float) -> Rates:
+def fitted_rates(model: SparseModel, naive: float, gathers: float) -> Rates:
     """The rates with which a model's ``NaivePS`` and ``AR`` have the given throughput."""
     return Rates(_rate(lambda rate: throughput(model, Way.NAIVE, rates=Rates(summed=rate)) < naive),
                  _rate(lambda rate: throughput(model, Way.AR, rates=Rates(gathered=rate)) < gathers))

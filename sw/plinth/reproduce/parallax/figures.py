@@ -15,7 +15,7 @@ from plinth.reproduce.parallax.models import (
     EMBEDDING,
     IMAGES,
     MACHINES,
-    PIECES,
+    NMT_ROWS,
     SENTENCE,
     WORKERS,
     SparseModel,
@@ -69,7 +69,7 @@ def model(name: str) -> SparseModel:
 @lru_cache(maxsize=1)
 def rates() -> Rates:
     """What machines' software takes, by LM's NaivePS and AR."""
-    return cluster.fitted(model("LM"), published()["table4.LM.NaivePS"], published()["table4.LM.AR"])
+    return cluster.fitted_rates(model("LM"), published()["table4.LM.NaivePS"], published()["table4.LM.AR"])
 
 
 @lru_cache(maxsize=256)
@@ -91,15 +91,16 @@ def elements(draft: Draft) -> None:
     needed = (published()["table1.NMT.alpha"] * (model("NMT").dense + model("NMT").sparse) - model("NMT").dense) / (
         EMBEDDING)
     draft.notes.append(
-        f"NMT's alpha: {BATCH} sentences of {SENTENCE} words each side draw {distinct(PIECES, BATCH * SENTENCE):,.0f} "
-        f"distinct ones of {PIECES:,} by Zipf's law; the paper's alpha asks for {needed:,.0f} rows of both tables, "
-        f"{needed / BATCH:.0f} a pair of sentences even if no word came twice. Elsewhere NMT is taken with the paper's")
+        f"NMT's alpha: {BATCH} sentences of {SENTENCE} words each side draw "
+        f"{distinct(NMT_ROWS, BATCH * SENTENCE):,.0f} distinct ones of {NMT_ROWS:,} by Zipf's law; the paper's alpha "
+        f"asks for {needed:,.0f} rows of both tables, {needed / BATCH:.0f} a pair of sentences even if no word came "
+        "twice. Elsewhere NMT is taken with the paper's")
 
 
 def _alpha(of: SparseModel) -> float:
     if of.name != "NMT":
         return of.alpha
-    touched = 2 * EMBEDDING * distinct(PIECES, BATCH * SENTENCE)
+    touched = 2 * EMBEDDING * distinct(NMT_ROWS, BATCH * SENTENCE)
     return (of.dense + touched) / (of.dense + of.sparse)
 
 
@@ -177,12 +178,12 @@ def ways(draft: Draft) -> None:
                                                     "rates": speed(name, way, with_rates=True)})
     found = rates()
     draft.notes.append(
-        "ours: 100 Gb/s into each machine and out of it, products of a GPU as fast as the paper's one GPU, nothing "
+        "ours: 100 Gb/s into each machine and out of it, a GPU that computes as fast as the paper's one GPU, nothing "
         "else; 'one server': the largest dense variable is served by one machine")
     draft.notes.append(
         f"'with rates': a server adds up {found.summed / 1e6:.1f} million words of pushed rows a second, so that LM's "
-        f"NaivePS comes out, an AllGatherv passes {found.gathered / 1e6:.0f} million, so that LM's AR does; the six "
-        "others played no part in that")
+        f"NaivePS comes out, an AllGatherv passes {found.gathered / 1e6:.0f} million, so that LM's AR does; of the "
+        "others only HYB played a part, as it gives the speed of one GPU (over section 6.3's factor)")
 
 
 def searches(draft: Draft) -> None:
@@ -293,6 +294,9 @@ def summary(draft: Draft) -> None:
     draft.notes.append(
         "HYB over OptPS: servers over which variables are evenly spread send 7/8 of merged dense gradients each way, a "
         "ring of 48 workers 47/48, so that OptPS is ahead by that where no machine serves more than others")
+    draft.notes.append("scaling, and Parallax in Table 5, are the ratio of HYB in Table 4 once more")
+    draft.notes.append("AR over PS of dense models: TF-PS sends variables to each of six GPUs for itself, which the "
+                       "paper does not give as the reason")
     draft.notes.append("time to the same loss: all ways make the same steps, so that it is the throughput on as many "
                        "GPUs as the paper took (36 and 24)")
     draft.further = {"rates": "with rates", "tables": "its own tables"}

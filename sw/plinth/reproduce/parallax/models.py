@@ -1,8 +1,8 @@
 """The models of section 6.1: their dense variables and tables, rows that are touched in a step, and work of a GPU.
 
-Of how many rows a worker touches the paper prints one weighted mean a model. Here they are expected numbers of distinct
-words of a step's draws, words by Zipf's law with exponent 1, as real text and the sampled softmax of the language model
-draw them.
+The paper prints one alpha a model, not the rows that a worker touches of each table. They are computed here as the
+expected number of distinct words among a step's draws, by Zipf's law with exponent 1, as real text and the sampled
+softmax of the language model draw them.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ BATCH, IMAGES = 128, 64
 #: and 110 million words in 4.5 million).
 UNROLLED, SAMPLED, SENTENCE = 20, 8192, 25
 #: Words of LM's vocabulary (section 6.1), and rows of each of NMT's two tables: 74.9M elements by 2 x 1,024.
-VOCABULARY, PIECES = 800_000, 36_572
+VOCABULARY, NMT_ROWS = 800_000, 36_572
 #: Numbers of a word of LM, of its LSTM's state, and of a word of NMT (section 6.1).
 PROJECTED, HIDDEN, EMBEDDING = 512, 2048, 1024
 
@@ -61,7 +61,7 @@ class SparseTable:
     draws : float
         Of a worker in a step.
     spread : bool
-        All rows are drawn alike; else by Zipf's law.
+        A worker's draws are different rows, any alike, and workers draw independently; else by Zipf's law.
     """
 
     rows: int
@@ -150,15 +150,16 @@ def language_model(rate: float) -> SparseModel:
 def translation(dense: float, alpha: float, rate: float) -> SparseModel:
     """NMT: tables of both languages, of which a worker touches what the paper's alpha says, whatever a sentence has,
     and a softmax over one, its largest dense variable."""
-    rows = (alpha * (dense + 2 * PIECES * EMBEDDING) - dense) / (2 * EMBEDDING)
-    table = SparseTable(PIECES, EMBEDDING, draws_of(PIECES, rows))
-    return SparseModel("NMT", dense, (table, table), BATCH * 2 * SENTENCE, rate, PIECES * EMBEDDING)
+    rows = (alpha * (dense + 2 * NMT_ROWS * EMBEDDING) - dense) / (2 * EMBEDDING)
+    table = SparseTable(NMT_ROWS, EMBEDDING, draws_of(NMT_ROWS, rows))
+    return SparseModel("NMT", dense, (table, table), BATCH * 2 * SENTENCE, rate, NMT_ROWS * EMBEDDING)
 
 
 def constructed(length: int, share: float, rate: float) -> SparseModel:
     """The LM of section 6.6: a vocabulary of which instances of 120 words use all, the dense variables a share of it.
 
-    The paper's alpha grows by the same amount a word (128 rows of some 15,900), so that no worker meets a word twice.
+    The paper's alpha grows by 0.964 / 120 a word of an instance: that is a new row for each of 128 instances, if the
+    two tables, of 15,360 rows, are 0.964 of the model.
     """
     rows = BATCH * 120
     tables = tuple(SparseTable(rows, PROJECTED, BATCH * length, spread=True) for _ in range(2))
