@@ -1,5 +1,7 @@
 """Random networks: graphs of every kind of layer, whose shapes follow; plans and samples for them."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.random import Generator
 
@@ -182,6 +184,13 @@ def winograd_network(generator: Generator) -> Network:
     else:
         layers.append(MeanSquaredError(name="loss"))
     return Network(name="winograd", input=source, layers=tuple(layers))
+
+
+#: The digits' network with fewer neurons behind its convolutions, for dies that are simulated: tasks and words of these
+#: are the same, and other tasks, too, but that the mask of the neurons' error comes whole, not in pieces.
+NARROW_DIGITS = replace(NETWORKS["digits-cnn"], layers=tuple(
+    replace(layer, outputs=96) if isinstance(layer, Dense) and layer.name == "fc1" else layer
+    for layer in NETWORKS["digits-cnn"].layers))
 
 
 def enlarged_digits() -> Dataset:

@@ -183,9 +183,9 @@ class _Run:
             alone = max(way.values(), default=1.0)
             self.weight.append(max(alone, activity.together) if isinstance(activity, Flow) else alone)
             self.latency.append(activity.latency / speed)
-        for resource in self._alike(ways):
-            for way in ways:
-                way.pop(resource, None)
+        if alike := self._alike(ways):
+            ways = [way if alike.isdisjoint(way) else {resource: words for resource, words in way.items()
+                                                       if resource not in alike} for way in ways]
         self.on = list(map(tuple, ways))
         self.loads = [tuple(way.values()) for way in ways]
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.support.dies import PREDICTING as TINY
 from tests.support.dies import PREDICTING_PAIRS as WIDER
-from tests.support.networks import enlarged_digits, random_data, random_plan, winograd_network
+from tests.support.networks import NARROW_DIGITS, enlarged_digits, random_data, random_plan, winograd_network
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.bench.holdouts import NETWORKS as NETWORKS_28
@@ -209,8 +209,9 @@ def test_rtl_equals_golden_where_a_map_is_added() -> None:
     assert 2 * least <= sum(run.driver.injected_words(die) for die in range(4)) <= 2 * most
 
 
-def digits(rounds: int | str, outputs: int = 2, batch: int = 16) -> tuple[Network, Plan]:
-    network = with_tiles(NETWORKS["digits-cnn"], outputs, None, rounds)
+def digits(rounds: int | str, outputs: int = 2, batch: int = 16, network: Network = NETWORKS["digits-cnn"]
+           ) -> tuple[Network, Plan]:
+    network = with_tiles(network, outputs, None, rounds)
     graph = from_network(network)
     splits = tuple(("dp", "ep") if node.tiling else ("dp", "dp") for node in graph.nodes)
     return network, Plan(sharding=Sharding(graph=graph, splits=splits, batch=batch), planner="data", model="exact",
@@ -270,7 +271,7 @@ def test_pools_that_gathers_know_of(behind: tuple[Layer, ...], side: int, convol
 @pytest.mark.xdist_group("demo-predict-dies")
 def test_dies_of_two_words_a_flit() -> None:
     """Channels are multiples of what moves a cycle; both rounds, and levels that differ by element."""
-    network, plan = digits(2, 4, 8)
+    network, plan = digits(2, 4, 8, NARROW_DIGITS)
     run = trained(network, plan, rtl=True, die=WIDER)
     assert run.equal
     check_alike(run, trained(*plain(network, plan), die=WIDER))

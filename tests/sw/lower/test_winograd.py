@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.support.dies import MIXED_TILES, PREDICTING
-from tests.support.networks import random_data, random_plan, winograd_network
+from tests.support.networks import NARROW_DIGITS, random_data, random_plan, winograd_network
 from tests.support.sessions import MEMORY_WORDS, session
 
 from plinth.errors import UserError
@@ -105,7 +105,7 @@ def test_layers_of_a_step_have_groups_and_clusters_of_their_own() -> None:
     """(4 groups, 2 clusters) beside (1, 8), then (8, 1) beside (2, 4), on the same eight dies; weights stay where they
     are."""
     for vectors in ((("dp", "ep", "ep"), ("dp",) * 3), (("ep",) * 3, ("dp", "dp", "ep"))):
-        network, plan = arranged(8, vectors)
+        network, plan = arranged(8, vectors, network=NARROW_DIGITS)
         run = on_rtl(network, plan, random_data(network, 16, np.random.default_rng(3)))
         next(iter(run.epoch(0)))
         assert run.equal and run.checks is not None and run.checks.failure is None
@@ -133,7 +133,7 @@ def test_one_step_has_layers_of_one_group_of_four_and_of_eight() -> None:
 @pytest.mark.xdist_group("tiny-predict-dies")
 def test_sixteen_dies_have_an_element_each() -> None:
     """In two steps, of samples of their own: the second has what the first has trained."""
-    network, plan = arranged(16, (("ep",) * 4, ("ep", "ep", "dp", "dp")))
+    network, plan = arranged(16, (("ep",) * 4, ("ep", "ep", "dp", "dp")), network=NARROW_DIGITS)
     run = on_rtl(network, plan, random_data(network, 32, np.random.default_rng(4)))
     steps = sum(1 for _ in run.epoch(0))
     assert steps == run.compared_steps == 2
@@ -395,10 +395,9 @@ def test_updates_with_a_state_train_tiles_too() -> None:
     assert run.checks is not None and run.checks.failure is None
 
 
-def rated(rule: UpdateRule) -> tuple[Network, Plan]:
+def rated(rule: UpdateRule, digits: Network = NETWORKS["digits-cnn"]) -> tuple[Network, Plan]:
     """The digits' network with tiles of 36 trained, their elements over two of four dies, and a second layer that is
     wide enough for messages by element."""
-    digits = NETWORKS["digits-cnn"]
     network = with_tiles(replace(digits, layers=tuple(
         replace(layer, channels=64) if layer.name == "conv2" else layer for layer in digits.layers)), 4, "winograd")
     graph = from_network(network)
@@ -433,7 +432,7 @@ def test_elements_have_rates_of_their_own(rule: UpdateRule) -> None:
 @pytest.mark.xdist_group("tiny-predict-dies")
 def test_messages_by_element_on_rtl() -> None:
     """Rings carry the words of one message a layer."""
-    network, plan = rated(UpdateRule(rate=0.1))
+    network, plan = rated(UpdateRule(rate=0.1), NARROW_DIGITS)
     run = on_rtl(network, plan, random_data(network, 8, np.random.default_rng(7)))
     next(iter(run.epoch(0)))
     assert run.equal and run.checks is not None and run.checks.failure is None
