@@ -1,6 +1,7 @@
 """The tables: Tables 1 to 6, what the text sums up of them, and the setup."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -58,7 +59,7 @@ def gpu_rate(name: str) -> float:
 
 @lru_cache(maxsize=8)
 def model(name: str) -> SparseModel:
-    """A model of section 6.1."""
+    """One of :data:`MODELS`, with the sizes of section 6.1 and the speed of one GPU."""
     if name == "LM":
         return language_model(gpu_rate(name))
     if name == "NMT":
@@ -74,7 +75,7 @@ def rates() -> Rates:
 
 @lru_cache(maxsize=256)
 def speed(name: str, way: Way, machines: int = MACHINES, with_rates: bool = False, whole: bool = False) -> float:
-    """Throughput of a model."""
+    """Images or words a second of all workers, of one of :data:`MODELS`; each is simulated once."""
     return throughput(model(name), way, machines, rates() if with_rates else None, whole=whole)
 
 
@@ -98,24 +99,28 @@ def elements(draft: Draft) -> None:
 
 
 def _alpha(of: SparseModel) -> float:
-    if of.name != "NMT":
-        return of.alpha
-    touched = 2 * EMBEDDING * distinct(NMT_ROWS, BATCH * SENTENCE)
-    return (of.dense + touched) / (of.dense + of.sparse)
+    """The share of elements that a worker uses; of NMT by the words of its sentences, where the model has the paper's.
+    """
+    if of.name == "NMT":
+        of = replace(of, tables=tuple(replace(table, draws=BATCH * SENTENCE) for table in of.tables))
+    return of.alpha
 
 
 def _fit(name: str) -> tuple[dict[int, float], Fit]:
     """Seconds of a step by pieces, as Table 2 has them, and equation 1 fitted to all."""
-    words = MACHINES * WORKERS * model(name).instances
-    samples = {pieces: words / published()[f"table2.{name}.{pieces}"] for pieces in SAMPLED_PIECES}
+    samples = {pieces: _words(name) / published()[f"table2.{name}.{pieces}"] for pieces in SAMPLED_PIECES}
     return samples, fitted(samples)
+
+
+def _words(name: str) -> float:
+    """Words of a step of all workers."""
+    return MACHINES * WORKERS * model(name).instances
 
 
 def pieces(draft: Draft) -> None:
     """Table 2: throughput by the number of pieces, beside equation 1 fitted to the paper's six samples of a model."""
     for name in FEWEST:
-        samples, fit = _fit(name)
-        words = MACHINES * WORKERS * model(name).instances
+        (samples, fit), words = _fit(name), _words(name)
         for count in SAMPLED_PIECES:
             draft.add(name, f"P = {count}", words / fit.seconds(count))
         speeds = {count: words / seconds for count, seconds in samples.items()}
@@ -285,8 +290,7 @@ def alphas(draft: Draft) -> None:
 
 def _touching(of: SparseModel, alpha: float) -> SparseModel:
     """A model with tables as large, whose workers touch a share of rows, any alike."""
-    tables = tuple(type(table)(table.rows, table.width, alpha * table.rows, spread=True) for table in of.tables)
-    return SparseModel(of.name, of.dense, tables, of.instances, of.rate, of.largest)
+    return replace(of, tables=tuple(replace(table, draws=alpha * table.rows, spread=True) for table in of.tables))
 
 
 def summary(draft: Draft) -> None:
@@ -358,6 +362,6 @@ def summary(draft: Draft) -> None:
 
 
 def setup(draft: Draft) -> None:
-    """Section 6.1."""
+    """The batches of section 6.1; the models that it describes, and targets, are not computed."""
     draft.add("", "batch, images", IMAGES)
     draft.add("", "batch, sentences", BATCH)

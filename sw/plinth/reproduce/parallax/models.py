@@ -107,7 +107,7 @@ class SparseModel:
 
     @property
     def sparse(self) -> float:
-        """Elements of all tables."""
+        """Elements of all tables, touched or not."""
         return float(sum(table.rows * table.width for table in self.tables))
 
     @cached_property
