@@ -14,12 +14,13 @@ rows are gathered. Without them both take no time of their own. Merging on a mac
 takes none with rates either.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
 
 import numpy as np
+from scipy.optimize import brentq
 
 from plinth.reproduce.parallax.models import MACHINES, WORKERS, SparseModel
 from plinth_sim.array.machine import Activity, EngineTask, Flow, SimulatedArray, SimulatedDie, SimulatedLink, Wait
@@ -27,6 +28,8 @@ from plinth_sim.array.simulate import simulate
 
 #: Words of 32 bits a second into a machine, and out of it: 100 Gb/s.
 LINK = 100e9 / 32
+#: Words a second from which on rates are looked for.
+LEAST_RATE = 1e5
 #: Rate of what takes no time of its own.
 FREE = 1e18
 
@@ -154,14 +157,6 @@ def throughput(model: SparseModel, way: Way, machines: int = MACHINES, rates: Ra
 
 def fitted_rates(model: SparseModel, naive: float, gathers: float) -> Rates:
     """The rates with which a model's ``NaivePS`` and ``AR`` have the given throughput."""
-    return Rates(_rate(lambda rate: throughput(model, Way.NAIVE, rates=Rates(summed=rate)) < naive),
-                 _rate(lambda rate: throughput(model, Way.AR, rates=Rates(gathered=rate)) < gathers))
-
-
-def _rate(slower: Callable[[float], bool]) -> float:
-    """The rate up to which the cluster is slower than it should be, by bisection."""
-    low, high = 1e5, LINK
-    for _ in range(40):
-        middle = (low * high) ** 0.5
-        low, high = (middle, high) if slower(middle) else (low, middle)
-    return low
+    return Rates(
+        brentq(lambda rate: throughput(model, Way.NAIVE, rates=Rates(summed=rate)) - naive, LEAST_RATE, LINK),
+        brentq(lambda rate: throughput(model, Way.AR, rates=Rates(gathered=rate)) - gathers, LEAST_RATE, LINK))

@@ -11,6 +11,7 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 #: Workers of a machine, and machines.
 WORKERS, MACHINES = 6, 8
@@ -41,14 +42,11 @@ def distinct(count: int, draws: float) -> float:
 
 
 def draws_of(count: int, rows: float) -> float:
-    """Draws whose expected number of distinct words is ``rows``, by bisection."""
-    low, high = rows, 2.0 * rows
-    while distinct(count, high) < rows:
-        low, high = high, 2 * high
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if distinct(count, middle) < rows else (low, middle)
-    return (low + high) / 2
+    """Draws whose expected number of distinct words is ``rows``."""
+    most = 2.0 * rows
+    while distinct(count, most) < rows:
+        most *= 2
+    return float(brentq(lambda draws: distinct(count, draws) - rows, rows, most))
 
 
 @dataclass(frozen=True)
