@@ -30,6 +30,7 @@ _PLANS = {*_PREDICTED, "plinth.plan"}
 _LOWERED = {*_PLANS, "plinth.driver", "plinth.lower"}
 _SIMULATED = {*_LOWERED, "plinth_sim.array", "plinth.simulate"}
 _RUN = {*_LOWERED, "plinth.runtime", "plinth.train"}
+_DEEP3 = {"plinth.profile", "plinth.projection", "plinth.local"}
 #: What each room may import; itself goes without saying.
 MAY: dict[str, set[str]] = {
     TERMINAL: set(),
@@ -87,16 +88,20 @@ MAY: dict[str, set[str]] = {
     "plinth.report": {*_SIMULATED},
     "plinth.train": {*_LOWERED, "plinth.runtime", "plinth_sim.golden", INSTALLATION},
     # Rows of what users call go through it.
-    "plinth.bench": {*_RUN, "plinth.host", "plinth.api", "plinth.workers", *_SIMULATED, "plinth.reproduce",
+    "plinth.bench": {*_RUN, *_DEEP3, "plinth.host", "plinth.api", "plinth.workers", *_SIMULATED, "plinth.reproduce",
                      INSTALLATION, CACHE},
-    "plinth.reproduce": {*_SIMULATED, "plinth.report", INSTALLATION, CACHE, "plinth.runtime", "plinth.train",
+    "plinth.reproduce": {*_SIMULATED, *_DEEP3, "plinth.report", INSTALLATION, CACHE, "plinth.runtime", "plinth.train",
                          "plinth_sim.golden"},
     "plinth.doctor": {*_BASE, "plinth.host", INSTALLATION, "plinth_sim.rtl", "plinth.train"},
     "plinth.defaults": set(),
     # Loops of users over networks, or over modules of PyTorch.
     "plinth.workers": {*_RUN},
-    "plinth.api": {*_RUN, *_SIMULATED, "plinth.workers", "plinth.defaults", "plinth.report", INSTALLATION},
-    "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, "plinth.defaults", "plinth.api", "plinth.report", "plinth.bench",
+    # Platforms, data and local networks, after Deep3: each room on those above it.
+    "plinth.profile": {*_RUN, "plinth.host", "plinth.defaults", INSTALLATION},
+    "plinth.projection": {*_RUN},
+    "plinth.local": {*_RUN, "plinth.profile", "plinth.projection", INSTALLATION},
+    "plinth.api": {*_RUN, *_SIMULATED, "plinth.workers", *_DEEP3, "plinth.defaults", "plinth.report", INSTALLATION},
+    "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, *_DEEP3, "plinth.defaults", "plinth.api", "plinth.report", "plinth.bench",
                    "plinth.reproduce", "plinth.doctor"},
 }
 #: Imports that break the rule, (module, room), and are to go.
