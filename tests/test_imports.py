@@ -101,8 +101,8 @@ MAY: dict[str, set[str]] = {
     "plinth.projection": {*_RUN},
     "plinth.local": {*_RUN, "plinth.profile", "plinth.projection", INSTALLATION},
     "plinth.api": {*_RUN, *_SIMULATED, "plinth.workers", *_DEEP3, "plinth.defaults", "plinth.report", INSTALLATION},
-    "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, *_DEEP3, "plinth.defaults", "plinth.api", "plinth.report", "plinth.bench",
-                   "plinth.reproduce", "plinth.doctor"},
+    "plinth.cli": {INSTALLATION, *_RUN, *_SIMULATED, *_DEEP3, "plinth.defaults", "plinth.api", "plinth.report",
+                   "plinth.bench", "plinth.reproduce", "plinth.doctor"},
 }
 #: Imports that break the rule, (module, room), and are to go.
 KNOWN: set[tuple[str, str]] = set()
