@@ -1,0 +1,81 @@
+"""The weights of the global network, and how what local networks have learnt is merged into them.
+
+A kernel answers a set of weights with the difference that training has made. It is *added*, as Deep3 prints it
+(Algorithm 1), or *divided* by the number of kernels that hold the weight at that time, the answering one among them.
+Sums of differences are too large a step once many kernels hold a weight: sixteen kernels of half the units then do not
+learn. So each variable has its own way, by the number of kernels that are expected to hold one of its elements, the sum
+of their shares of it: up to :data:`MOST_ADDED` are added.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from plinth.network.local import Part
+from plinth.network.parameters import Parameters
+
+Floats = NDArray[np.float32]
+#: Ways of merging; ``auto``: by expected holders.
+ADD, DIVIDE, AUTO = MERGES = "add", "divide", "auto"
+#: Kernels that may be expected to hold a weight whose differences are added.
+MOST_ADDED = 2.0
+
+
+def expected_holders(shares: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """How many kernels hold an element of each variable, on average, of the shares that each kernel has of them."""
+    return {name: sum(share[name] for share in shares) for name in shares[0]} if shares else {}
+
+
+def divided_variables(way: str, holders: Mapping[str, float]) -> frozenset[str]:
+    """The variables whose differences are divided, by a way of :data:`MERGES` and the kernels expected to hold them."""
+    return frozenset(name for name, count in holders.items() if way == DIVIDE or (way == AUTO and count > MOST_ADDED))
+
+
+class GlobalModel:
+    """The weights of the global network. Any thread may call it: reads and writes are under one lock.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        First values of all variables, by name.
+    divided : collection of str
+        Variables whose differences are divided by the kernels that hold a weight.
+    """
+
+    def __init__(self, parameters: Parameters, divided: frozenset[str] = frozenset()) -> None:
+        self._values = {name: np.array(values, np.float32) for name, values in parameters.items()}
+        self._holders = {name: np.zeros(values.shape, np.int16) for name, values in self._values.items()
+                         if name in divided}
+        self._lock = threading.Lock()
+
+    def held(self, parts: Mapping[str, Part]) -> dict[str, Floats]:
+        """The weights of a local network, which a kernel holds from now on."""
+        with self._lock:
+            for name, counts in self._holders.items():
+                counts[parts[name].index] += 1
+            return {name: np.ascontiguousarray(part.cut(self._values[name]) * np.float32(part.factor))
+                    for name, part in parts.items()}
+
+    def merge(self, parts: Mapping[str, Part], differences: Mapping[str, NDArray[Any]]) -> None:
+        """Merge the differences that a kernel has found, which holds these parts no longer."""
+        with self._lock:
+            for name, part in parts.items():
+                index, change = part.index, differences[name] / np.float32(part.factor)
+                if name in self._holders:
+                    change = change / self._holders[name][index]
+                    self._holders[name][index] -= 1
+                self._values[name][index] += change
+
+    def release(self, parts: Mapping[str, Part]) -> None:
+        """Note that a kernel holds these parts no longer, and has no differences of them."""
+        with self._lock:
+            for name, counts in self._holders.items():
+                counts[parts[name].index] -= 1
+
+    def values(self) -> dict[str, Floats]:
+        """A copy of all weights, by name."""
+        with self._lock:
+            return {name: values.copy() for name, values in self._values.items()}
