@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from plinth.api.local import LocalTrainingResult, train_locally
     from plinth.api.objects import array, network, verilog
     from plinth.api.planning import PlanResult, StepListing, load_plan, plan
     from plinth.api.simulating import SimulationResult, simulate
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
     from plinth.api.workers import get_runner, partitioner, shard, trainer
     from plinth.errors import UserError as Error
 
-__all__ = ["Error", "PlanResult", "SimulationResult", "StepListing", "TrainingError", "TrainingResult", "array",
-           "get_runner", "load_plan", "network", "partitioner", "plan", "shard", "simulate", "train", "trainer",
-           "verilog"]
+__all__ = ["Error", "LocalTrainingResult", "PlanResult", "SimulationResult", "StepListing", "TrainingError",
+           "TrainingResult", "array", "get_runner", "load_plan", "network", "partitioner", "plan", "shard", "simulate",
+           "train", "train_locally", "trainer", "verilog"]
 
 #: Where names are, and what they are called there.
 _PLACES = {
     "Error": ("plinth.errors", "UserError"),
+    **{name: ("plinth.api.local", name) for name in ("LocalTrainingResult", "train_locally")},
     **{name: ("plinth.api.objects", name) for name in ("array", "network", "verilog")},
     **{name: ("plinth.api.planning", name) for name in ("PlanResult", "StepListing", "load_plan", "plan")},
     **{name: ("plinth.api.simulating", name) for name in ("SimulationResult", "simulate")},

@@ -111,7 +111,7 @@ class TrainingError(UserError):
         self.result = result
 
 
-def _data(x: Any, y: Any) -> Path | Samples | None:
+def data_given(x: Any, y: Any) -> Path | Samples | None:
     """Convert arguments ``x`` and ``y``: samples in memory, or the path of a file or the name of a data set."""
     from plinth.train.data import Samples
 
@@ -122,12 +122,12 @@ def _data(x: Any, y: Any) -> Path | Samples | None:
     return Samples(x, y)
 
 
-def _scale(scale: Any) -> Scale | None:
+def scale_given(scale: Any) -> Scale | None:
     """Convert argument ``scale``: factors on samples and targets; None: automatic ones."""
     from plinth.train.scale import Scale, parse_scale
 
     if isinstance(scale, str):
-        return parse_scale(scale)
+        return parsescale_given(scale)
     factors = tuple(scale) if isinstance(scale, (tuple, list)) else (scale,)
     if len(factors) > 2:
         raise UserError(f"scale must be \"auto\", a factor, or one on samples and one on targets, not {shown(scale)}")
@@ -233,7 +233,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
                      "memory_mib": defaults.MEMORY_MIB if memory_mib is None else (
                          integer("memory_mib", memory_mib, 1, MAXIMUM_MEMORY_MIB)),
                      "threads": optional(integer, "threads", threads, 1, MAXIMUM_THREADS),
-                     "save": _file_to_save(save), "scale": _scale(scale), "data": _data(x, y)}
+                     "save": file_to_save(save), "scale": scale_given(scale), "data": data_given(x, y)}
         numbers = {"momentum": momentum, "epsilon": epsilon, "decay": decay}
         settings["numbers"] = {number: optional(real, number, value) for number, value in numbers.items()}
         plan, name = plan_given(network)
@@ -264,7 +264,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     return result
 
 
-def _file_to_save(save: Any) -> Path | None:
+def file_to_save(save: Any) -> Path | None:
     """Check argument ``save``: the path of a checkpoint, which must not be a folder."""
     place = optional(arguments.path, "save", save)
     if place is not None and place.is_dir():

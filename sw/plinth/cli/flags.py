@@ -10,8 +10,8 @@ from plinth.update.law import NUMBERS
 #: Flags by the argument that a message names, ``batch=``, or gives a value, ``batch=16``.
 FLAGS = {"check_every": "--check", "dense_from": "--dense-from", "lists": "--parts", "memory_mib": "--memory",
          "save_every": "--save-every", "x": "--data", **{name: f"--{name}" for name in (
-             "array", "batch", "bitstream", "change", "copies", "cost", "device", "die", "dies", "epochs", "format",
-             "kinks", "machine", "model", "out", "plan", "planner", "predict", "rate", "reduce", "resume", "save",
+             "accuracy", "array", "batch", "bitstream", "change", "copies", "cost", "device", "die", "dies", "epochs",
+             "format", "kernels", "kinks", "local", "machine", "model", "out", "plan", "planner", "predict", "push", "rate", "reduce", "resume", "save",
              "scale", "seed", "shares", "slow", "steps", "stochastic", "threads", "tolerance", "touched", "update",
              "waves", "weights", "wide", "winograd", *NUMBERS)}}
 #: Flags by the argument and its value, of arguments whose flag says their value.

@@ -15,6 +15,7 @@ from click.core import ParameterSource
 from plinth import defaults, limits
 from plinth.cli.flags import with_flags
 from plinth.cli.group import cli, new_console, print_json
+from plinth.cli.local import check_local, local_options, train_locally, without_local
 from plinth.cli.options import (
     array_options,
     file_of,
@@ -55,7 +56,7 @@ def _window(text: str | None, out: Path, dies: int) -> WaveWindow | None:
     return WaveWindow(die, start, stop, out / f"die{die}.vcd")
 
 
-def _typed() -> set[str]:
+def typed() -> set[str]:
     """Options of the running command that stand on its command line, by parameter."""
     context = click.get_current_context()
     return {name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE}
@@ -169,14 +170,14 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
     if plan_file is not None:
         said_by_plan(planner=planner, model=model, winograd=winograd, weights=weights, predict=predict,
                      shares=shares)
-    typed, (device, ports) = _typed(), _devices(devices)
+    given, (device, ports) = typed(), _devices(devices)
     definition = open_network(network) if network else None
     plan = load_plan(plan_file, definition) if plan_file is not None else None
     dies = options.pop("dies")
     if ports and dies is None and (plan is None or array_name is not None):
         dies = len(ports)
     # What is asked to be wide is not rounded, whatever a checkpoint says.
-    typed_wide = wide and typed & {"wide", "stochastic"} == {"wide"}
+    typed_wide = wide and given & {"wide", "stochastic"} == {"wide"}
     tile_options = {"winograd": winograd, "weights": weights, "predict": predict, "shares": shares}
     job = training_job(
         network=definition, plan=plan, plan_name=str(plan_file), array=array_name, dies=dies, planner=planner,
@@ -185,7 +186,7 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
         tile_options={name: text for name, text in tile_options.items() if text is not None},
         numbers={name: options.pop(name) for name in NUMBERS}, device=device, ports=ports, scale=parse_scale(scale),
         out=folder, returned=False, **options)
-    check_used(job, typed)
+    check_used(job, given)
     job = replace(job, window=_window(waves, out, job.array.dies))
     written: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}
     written["--waves"] = None if job.window is None else job.window.path
@@ -236,13 +237,19 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
               help="go on from a checkpoint, with its settings where no others are given")
 @click.option("--change", is_flag=True, help="go on with settings that are not those of --resume, and say which")
 @click.option("--waves", help="record a window of one die as VCD: die=0,from=1000,to=2000")
+@local_options
 @click.option("--out", type=Folder(), help="folder of report and picture")
 @click.option("--json", "as_json", is_flag=True, help="print the report as JSON, nothing else")
 @naming_checkpoint
 def train(**options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp). Every weight of simulated dies, or of a
-    board's, is compared with the golden model's."""
-    train_job(**options).train()
+    board's, is compared with the golden model's. With --local parts of it are trained on kernels of any kind, each at
+    its own pace."""
+    check_local(options, typed())
+    if options["local"] is not None:
+        train_locally(options)
+    else:
+        train_job(**without_local(options)).train()
 
 
 @cli.command()

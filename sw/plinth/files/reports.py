@@ -44,6 +44,11 @@ REPORTS: dict[str, ReportForm] = {
         "injected_words injected_words_by_die predicted_injected_words injected_words_bounds link_words "
         "link_words_by_port gather_thresholds saturations layers plan verilog_sha256 commit timeline",
         "descent_error state_error checked_steps between_ranks"),
+    "local": ReportForm(
+        "a training run by local networks", "plinth train --local",
+        "network parameters notes widths batch update seed data scale clock merge divided draw push printed_push "
+        "corrected_push n0 batches ended test_loss test_accuracy seconds wall_seconds setup_seconds kernels incidents "
+        "curve synchronous commit", "projection"),
     "plan": ReportForm(
         "a plan and what it costs", "plinth plan --json",
         f"{_STEP} model levels factors layers predicted_injected_words predicted_seconds predicted_cycles "

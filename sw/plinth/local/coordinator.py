@@ -1,10 +1,10 @@
 """The coordinator: it trains a global network by local ones on kernels that each go on at their own pace.
 
-Deep3's Algorithm 1, mended: of each kernel at most one set is outstanding; an answer has the number of its set, by which
-the history tells what units it had; training ends when the accuracy or the number of batches is reached, whichever comes
-first (the printed test never ends); kernels train as many batches as they were told (the printed loop one more); and
-what ends is the global network's weights, read. Differences are of weights that others may have changed since: the
-*staleness* of an answer is how many answers of others were merged meanwhile.
+Deep3's Algorithm 1, mended: of each kernel at most one set is outstanding; an answer has the number of its set, by
+which the history tells what units it had; training ends when the accuracy or the number of batches is reached,
+whichever comes first (the printed test never ends); kernels train as many batches as they were told (the printed loop
+one more); and what is left are the global network's weights, read. Differences are of weights that others may have
+changed since: the *staleness* of an answer is how many answers of others were merged meanwhile.
 
 A kernel that dies, does not answer in time, answers what it was not asked or what is not finite is left out, and
 training goes on without it. Once all are, it ends, with the best weights so far.

@@ -13,8 +13,8 @@
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from plinth.array.array import Array, ring
 from plinth.driver.driver import Driver
@@ -86,7 +86,8 @@ class KernelDevice:
         UserError
             If its die has no engine for that, or a number is out of range.
         """
-        numbers = {name: value for name, value in (("rate", rate), ("epsilon", epsilon)) if value is not None}
+        given = {"rate": rate, "epsilon": epsilon}
+        numbers: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
         try:
             rule = rule_for(self.parameters, kind, **numbers)
         except ValueError as error:
@@ -222,8 +223,3 @@ def device_step(device: KernelDevice, network: Network, *, batch: int, rule: Upd
     except UserError as error:
         raise UserError(f"kernel {device.name}: {error}") from None
     return DeviceStep(device=device, view=program, plan=plan, rule=rule, memory_words=memory_words)
-
-
-def one_of_each(devices: Sequence[KernelDevice]) -> dict[KernelDevice, int]:
-    """Each device once, with how many kernels have it."""
-    return {device: devices.count(device) for device in dict.fromkeys(devices)}

@@ -6,7 +6,7 @@ each unit is in as many sets as any other; of a set that takes the last cards of
 no unit is twice.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -74,6 +74,7 @@ class BalancedDraw:
         return dealt
 
 
-def draw_of(name: str, hidden: Mapping[str, tuple[int, int]], seed: int) -> Draw:
+def draw_of(name: str, hidden: Mapping[str, tuple[int, int]], seed: Sequence[int]) -> Draw:
     """What draws units by a way of :data:`DRAWS`; equal seeds give equal sets."""
-    return {UNIFORM: UniformDraw, BALANCED: BalancedDraw}[name](hidden, np.random.default_rng([seed, 3]))
+    generator = np.random.default_rng(seed)
+    return BalancedDraw(hidden, generator) if name == BALANCED else UniformDraw(hidden, generator)

@@ -155,7 +155,7 @@ class DeviceKernel:
     def _keep(self, view: HostView, executor: Executor, parts: Mapping[str, Part]) -> None:
         for name, vector, values in view.each_kept(executor):
             if vector != WEIGHTS_LOW:
-                self._kept[name][vector][parts[name].index] = values
+                self._kept[name][vector][parts[name].place] = values
 
     @staticmethod
     def _compare(running: Running, number: int) -> None:

@@ -64,10 +64,8 @@ class ThreadLinks:
         self._sets: list[queue.SimpleQueue[LocalSet | None]] = [queue.SimpleQueue() for _ in kernels]
         self._answers: queue.SimpleQueue[Letter] = queue.SimpleQueue()
         self._started = time.perf_counter()
-        self._threads = [threading.Thread(target=self._serve, args=(number, kernel), daemon=True, name=f"kernel {number}")
-                         for number, kernel in enumerate(kernels)]
-        for thread in self._threads:
-            thread.start()
+        for number, kernel in enumerate(kernels):
+            threading.Thread(target=self._serve, args=(number, kernel), daemon=True, name=f"kernel {number}").start()
 
     def _serve(self, number: int, kernel: Kernel) -> None:
         while (given := self._sets[number].get()) is not None:

@@ -55,7 +55,7 @@ class GlobalModel:
         """The weights of a local network, which a kernel holds from now on."""
         with self._lock:
             for name, counts in self._holders.items():
-                counts[parts[name].index] += 1
+                counts[parts[name].place] += 1
             return {name: np.ascontiguousarray(part.cut(self._values[name]) * np.float32(part.factor))
                     for name, part in parts.items()}
 
@@ -63,17 +63,17 @@ class GlobalModel:
         """Merge the differences that a kernel has found, which holds these parts no longer."""
         with self._lock:
             for name, part in parts.items():
-                index, change = part.index, differences[name] / np.float32(part.factor)
+                place, change = part.place, differences[name] / np.float32(part.factor)
                 if name in self._holders:
-                    change = change / self._holders[name][index]
-                    self._holders[name][index] -= 1
-                self._values[name][index] += change
+                    change = change / self._holders[name][place]
+                    self._holders[name][place] -= 1
+                self._values[name][place] += change
 
     def release(self, parts: Mapping[str, Part]) -> None:
         """Note that a kernel holds these parts no longer, and has no differences of them."""
         with self._lock:
             for name, counts in self._holders.items():
-                counts[parts[name].index] -= 1
+                counts[parts[name].place] -= 1
 
     def values(self) -> dict[str, Floats]:
         """A copy of all weights, by name."""

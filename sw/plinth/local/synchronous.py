@@ -1,7 +1,8 @@
 """The baseline: synchronous training of the global network, with dropout or without (Deep3, section 7.1).
 
-All kernels compute gradients of a shard of each batch, which are summed round a ring; so weights are those of one device
-with the whole batch, on which they are computed here, and time is virtual: that of the slowest shard, and of the ring.
+All kernels compute gradients of a shard of each batch, which are summed round a ring; so weights are those of one
+device with the whole batch, on which they are computed here, and time is virtual: that of the slowest shard, and of the
+ring.
 Dropout leaves the same units out for all samples of a batch: a fixed number of each hidden layer, drawn anew for each.
 """
 
@@ -97,7 +98,7 @@ def train_synchronously(network: Network, dataset: Dataset, way: Baseline, *, se
                          power=MEAN)
     step = device_step(KernelDevice(kind=NUMPY), local.network, batch=way.batch, rule=way.rule, memory_mib=0)
     kernel = DeviceKernel(local, step.start, Batches(dataset.train_x, dataset.targets, way.batch, seed, 0))
-    model, draw = GlobalModel(initial_parameters(network, seed)), draw_of(UNIFORM, local.hidden, seed)
+    model, draw = GlobalModel(initial_parameters(network, seed)), draw_of(UNIFORM, local.hidden, [seed, 3])
     seconds = step_seconds(network, way.batch, costs, slower, way.balanced)
     words, curve, done = step_words(network, len(costs)), [], 0
     # Without dropout all steps up to a validation are of the same units.

@@ -5,13 +5,13 @@ network has some units of each hidden layer, all of the input and of the output,
 trains are parts of the global variables: along the axis of outputs the layer's own units, along the axis of inputs
 those of the layers that feed it; behind a flattened map those units at every position.
 
-Where a layer reads K of N units, its weights are larger by sqrt(N / K) than the global ones, so that the variance of its
-sums is that of the global network, where activations are independent of each other; or by N / K, as dropout has it, so
-that their mean is.
+Where a layer reads K of N units, its weights are larger by sqrt(N / K) than the global ones, so that the variance of
+its sums is that of the global network, where activations are independent of each other; or by N / K, as dropout has it,
+so that their mean is.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class _Channels(NamedTuple):
     """Channels that lie one behind the other: the units of a layer, or such as are never left out."""
 
     layer: str | None
-    count: int
+    width: int
 
 
 class _Block(NamedTuple):
@@ -56,7 +56,8 @@ def _indices(blocks: _Blocks, units: Units) -> Integers:
     for positions, channels in blocks:
         numbers, width = [], 0
         for layer, count in channels:
-            numbers.append(width + (units[layer] if layer in units else np.arange(count)))
+            given = None if layer is None else units.get(layer)
+            numbers.append(width + (np.arange(count) if given is None else given))
             width += count
         found.append(first + np.add.outer(width * np.arange(positions), np.concatenate(numbers)).ravel())
         first += positions * width
@@ -78,13 +79,13 @@ class Part(NamedTuple):
     factor: float
 
     @property
-    def index(self) -> tuple[Integers, ...]:
+    def place(self) -> tuple[Integers, ...]:
         """What numpy takes it by."""
         return np.ix_(*self.indices)
 
     def cut(self, values: NDArray[Any]) -> NDArray[Any]:
         """The part of an array of the variable's shape."""
-        return values[self.index]
+        return values[self.place]
 
 
 def makers(network: Network) -> tuple[Layer, ...]:
@@ -116,8 +117,8 @@ def checked_widths(network: Network, widths: Any) -> tuple[int, ...]:
     for name, width, most in zip(names, widths, whole, strict=True):
         where = "the input" if name == INPUT else f"layer {name!r}"
         if not is_integer(width, 1, most):
-            raise UserError(f"local widths of {where} must be from 1 to {most}, not {described(width)}; a local network "
-                            "is nowhere wider than the global one")
+            raise UserError(f"local widths of {where} must be from 1 to {most}, not {described(width)}; a local "
+                            "network is nowhere wider than the global one")
         if width < most and name in kept:
             raise UserError(f"{where} {kept[name]}, and cannot have {width} of {most} units; leave it whole")
     return tuple(int(width) for width in widths)
@@ -206,11 +207,10 @@ class LocalNetwork:
     def _local(self) -> Network:
         layers: list[Layer] = []
         for layer in self.whole.layers:
-            local = replace(layer, shape=None)
+            settings: dict[str, Any] = {"shape": None}
             if layer.name in self.hidden:
-                width = self.hidden[layer.name][0]
-                local = replace(local, outputs=width) if isinstance(local, Dense) else replace(local, channels=width)
-            layers.append(local)
+                settings["outputs" if isinstance(layer, Dense) else "channels"] = self.hidden[layer.name][0]
+            layers.append(replace(layer, **settings))
         name = f"{self.whole.name[:58]}-local" if self.hidden else self.whole.name
         return Network(name=name, input=Shape(self.whole.input), layers=tuple(layers))
 

@@ -253,8 +253,8 @@ class Network:
         return sum(self.layer_macs(layer.name) for layer in self.weighted)
 
 
-def perceptron(name: str, widths: tuple[int, ...]) -> Network:
-    """A multi-layer perceptron with the given widths, input first: ReLU between, softmax at the end.
+def perceptron(name: str, widths: tuple[int, ...], activation: type[Layer] = Relu) -> Network:
+    """A multi-layer perceptron with the given widths, input first: an activation between, softmax at the end.
 
     Raises
     ------
@@ -266,6 +266,6 @@ def perceptron(name: str, widths: tuple[int, ...]) -> Network:
     layers: list[Layer] = []
     for number, (_, outputs) in enumerate(pairwise(widths), start=1):
         if number > 1:
-            layers.append(Relu(name=f"relu{number - 1}"))
+            layers.append(activation(name=f"{activation.kind}{number - 1}"))
         layers.append(Dense(name=f"fc{number}", outputs=outputs))
     return Network(name=name, input=Shape(widths[:1]), layers=(*layers, SoftmaxCrossEntropy(name="loss")))

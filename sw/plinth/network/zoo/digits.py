@@ -1,11 +1,14 @@
 """Networks for the 8x8 handwritten digits, 10 classes; the shapes are this project's own."""
 
-from plinth.network.layers import Convolution, Dense, Flatten, MaxPool, Relu, Shape, SoftmaxCrossEntropy
+from plinth.network.layers import Convolution, Dense, Flatten, MaxPool, Relu, Shape, SoftmaxCrossEntropy, Tanh
 from plinth.network.network import Network, perceptron
 
 NETWORKS = (
     # The job of `make train`.
     perceptron("digits-mlp", (64, 128, 64, 10)),
+    # Those that local networks are shown on: with tanh, as Deep3 trains, for 8x8 and for 28x28 digits.
+    perceptron("digits-tanh", (64, 256, 128, 10), Tanh),
+    perceptron("mnist-tanh", (784, 512, 256, 10), Tanh),
     # Wide last layers, so that splitting their weights pays while convolutions stay data-parallel.
     Network(name="digits-cnn", input=Shape((1, 8, 8)), layers=(
         Convolution(name="conv1", channels=8, kernel=(3, 3), padding=(1, 1)),
