@@ -88,7 +88,7 @@ def _recordings() -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
 
 
 def windows(recording: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Windows of a recording, ``[windows, WINDOW * CHANNELS]``: the channels of a sample side by side, in their units."""
+    """Windows of a recording, ``[windows, WINDOW * CHANNELS]``: channels of a sample side by side, each in its unit."""
     if len(recording) < WINDOW:
         return np.empty((0, WINDOW * CHANNELS), np.float32)
     views = np.lib.stride_tricks.sliding_window_view(recording / _UNITS, WINDOW, axis=0)[::STRIDE]
