@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 CHANNELS, EXERCISES = 6, 7
 #: Samples of a window, 2 s at 50 Hz, and from one window's start to the next one's.
 WINDOW, STRIDE = 100, 25
-#: Units of the channels: accelerations as recorded, up to 5.9 g; angular velocities of up to 29 rad/s in 4 rad/s.
+#: Units of the channels, of what is recorded: 1 of accelerations (up to 5.8), 4 of angular velocities (up to 29.0).
 _UNITS = np.array([1, 1, 1, 4, 4, 4])
 #: Share of each recording that is for training: its beginning.
 _TRAINING_SHARE = 4, 5
