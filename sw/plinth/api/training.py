@@ -163,7 +163,7 @@ def train(network: str | Path | Network | PlanResult | None = None, x: ArrayLike
     x : array_like, str, Path or None
         Samples, ``[samples, channels, rows, columns]`` or ``[samples, features]`` as the network's input, real and
         finite; row numbers if embeddings read them. A fifth, always the same, is for testing. Or an ``.npz`` file, or a
-        data set by name (``digits``, ``mnist``). None: the digits.
+        data set by name (``digits``, ``mnist``, ``watch``, ``segments``). None: the digits.
     y : array_like or None
         Class numbers ``[samples]``, or targets ``[samples, outputs]`` for mean-squared-error.
     array, planner, model, update, wide, stochastic

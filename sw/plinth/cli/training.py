@@ -203,7 +203,8 @@ def train_job(*, network: str | None, array_name: str | None, planner: str | Non
 @click.option("--plan", "plan_file", type=InputFile(),
               help="a plan that `plinth plan --out` wrote, instead of a planner")
 @click.option("--data", type=InputFile(),
-              help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist, asv, kjv")
+              help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist, watch, segments, "
+              "asv, kjv")
 @click.option("--scale", default="1", show_default=True, metavar="auto|FACTOR[,TARGETS]",
               help="multiply samples by a factor, and targets of mean-squared-error by another; auto: by the powers of "
               "two that bring the largest magnitudes above 1/2 and up to 1")
@@ -280,7 +281,8 @@ def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None
 @click.option("--network", type=Name(), default=defaults.NETWORK, show_default=True, help="network of the checkpoint")
 @tile_options
 @click.option("--data", type=InputFile(),
-              help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist, asv, kjv")
+              help="an .npz file with arrays x and y, or a data set by name: digits (default), mnist, watch, segments, "
+              "asv, kjv")
 @click.option("--scale", metavar="FACTOR[,TARGETS]",
               help="factors on samples and on targets; default: those that the checkpoint was trained with")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")

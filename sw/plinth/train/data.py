@@ -87,7 +87,7 @@ def digits() -> Dataset:
 
 
 def named(name: str) -> Dataset:
-    """A data set with a name, split after a fixed shuffle.
+    """A data set with a name, split after a fixed shuffle, or as its source orders it.
 
     Raises
     ------
@@ -113,7 +113,9 @@ def _labelled(name: str, conversion: Conversion) -> Dataset:
     sha256 = _digest(x, y)
     features, _, scale = conversion.scaled(x, None, DATASETS[name].what)
     assert features is not None
-    return _divided(features, y, DATASETS[name].training, DATASETS[name].classes, scale=scale, name=name, sha256=sha256)
+    source = DATASETS[name]
+    order = np.arange(len(y)) if source.ordered else _shuffled(len(y))
+    return _divided(features, y, order, source.training, source.classes, scale=scale, name=name, sha256=sha256)
 
 
 def _digest(*arrays: NDArray[Any]) -> str:
@@ -125,8 +127,13 @@ def _digest(*arrays: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def _divided(x: NDArray[Any], y: NDArray[Any], training: int, classes: int, **origin: Any) -> Dataset:
-    order = np.random.default_rng(SPLIT_SEED).permutation(len(x))
+def _shuffled(count: int) -> NDArray[np.int64]:
+    """Numbers of samples in the order in which they are divided, always the same."""
+    return np.random.default_rng(SPLIT_SEED).permutation(count)
+
+
+def _divided(x: NDArray[Any], y: NDArray[Any], order: NDArray[np.int64], training: int, classes: int, **origin: Any
+             ) -> Dataset:
     train, test = order[:training], order[training:]
     return Dataset(x[train], y[train], x[test], y[test], classes, **origin)
 
@@ -195,7 +202,7 @@ def _fitted(x: NDArray[Any], y: NDArray[Any], network: Network, where: str, name
     if len(wanted) == 3:
         values = values.transpose(0, 2, 3, 1)
     flat = np.ascontiguousarray(values.reshape(len(x), -1))
-    return _divided(flat, y.astype(np.int64) if targets is None else targets,
+    return _divided(flat, y.astype(np.int64) if targets is None else targets, _shuffled(len(x)),
                     len(x) - max(1, round(TEST_SHARE * len(x))), classes, scale=scale, name=name, sha256=sha256)
 
 

