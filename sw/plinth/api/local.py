@@ -22,6 +22,7 @@ from plinth.api.results import Result
 from plinth.api.training import data_given, file_to_save, scale_given
 from plinth.errors import UserError, quoted
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_EPOCHS, MAXIMUM_MEMORY_MIB, MAXIMUM_SEED
+from plinth.local.coordinator import PATIENCE_SECONDS
 from plinth.local.devices import KernelDevice, kernel_devices
 from plinth.local.draws import DRAWS, UNIFORM
 from plinth.local.job import CLOCKS, REAL, LocalOptions, parsed_push, parsed_widths, run_local, usual_batches
@@ -125,7 +126,7 @@ def local_job(network: Network, data: Path | Samples | None, *, scale: Scale | N
             "push", push, 1, 1 << 20),
         merge=merge or AUTO, draw=draw or UNIFORM, clock=clock or REAL,
         memory_mib=defaults.MEMORY_MIB if memory_mib is None else memory_mib,
-        **({} if patience is None else {"patience_seconds": patience}),
+        patience_seconds=PATIENCE_SECONDS if patience is None else patience,
         baseline=baseline is not False, save=save, out=out)
 
 

@@ -127,7 +127,7 @@ def scale_given(scale: Any) -> Scale | None:
     from plinth.train.scale import Scale, parse_scale
 
     if isinstance(scale, str):
-        return parsescale_given(scale)
+        return parse_scale(scale)
     factors = tuple(scale) if isinstance(scale, (tuple, list)) else (scale,)
     if len(factors) > 2:
         raise UserError(f"scale must be \"auto\", a factor, or one on samples and one on targets, not {shown(scale)}")

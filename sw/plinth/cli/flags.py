@@ -11,9 +11,9 @@ from plinth.update.law import NUMBERS
 FLAGS = {"check_every": "--check", "dense_from": "--dense-from", "lists": "--parts", "memory_mib": "--memory",
          "save_every": "--save-every", "x": "--data", **{name: f"--{name}" for name in (
              "accuracy", "array", "batch", "bitstream", "change", "copies", "cost", "device", "die", "dies", "epochs",
-             "format", "kernels", "kinks", "local", "machine", "model", "out", "plan", "planner", "predict", "push", "rate", "reduce", "resume", "save",
-             "scale", "seed", "shares", "slow", "steps", "stochastic", "threads", "tolerance", "touched", "update",
-             "waves", "weights", "wide", "winograd", *NUMBERS)}}
+             "format", "kernels", "kinks", "local", "machine", "model", "out", "plan", "planner", "predict", "push",
+             "rate", "reduce", "resume", "save", "scale", "seed", "shares", "slow", "steps", "stochastic", "threads",
+             "tolerance", "touched", "update", "waves", "weights", "wide", "winograd", *NUMBERS)}}
 #: Flags by the argument and its value, of arguments whose flag says their value.
 SWITCHES = {"stochastic=True": "--stochastic", "wide=True": "--wide", "wide=False": "--narrow"}
 _ARGUMENT = re.compile(rf"(?<![\w/.='\"-])(?:({'|'.join(SWITCHES)})\b|({'|'.join(FLAGS)})=(?=(\S?)))")

@@ -40,8 +40,8 @@ def local_options(command: Any) -> Any:
             click.option("--draw", type=click.Choice(["uniform", "balanced"]),
                          help="with --local: units of each set drawn at random, or each as often; default: uniform"),
             click.option("--clock", type=click.Choice(["real", "virtual"]),
-                         help="with --local: kernels go on at their own pace, or, repeatable, in virtual time; default: "
-                         "real"),
+                         help="with --local: kernels go on at their own pace, or, repeatable, in virtual time; "
+                         "default: real"),
             click.option("--profile", "profiles", type=InputFile(), multiple=True, metavar="FILE",
                          help="with --local: what `plinth profile --out` wrote of a kernel's device, for widths and "
                          "times"),

@@ -16,7 +16,7 @@ from plinth.files.reports import report
 from plinth.local.coordinator import PATIENCE_SECONDS, Coordinator, CoordinatorRun, Ending, Point
 from plinth.local.devices import KernelDevice
 from plinth.local.draws import UNIFORM
-from plinth.local.links import Links, ThreadLinks
+from plinth.local.links import Links, ThreadLinks, VirtualLinks
 from plinth.local.merging import AUTO
 from plinth.local.push import CORRECTED, PRINTED, PUSHES, corrected_push, printed_push, whole_push
 from plinth.local.synchronous import Baseline, train_synchronously
@@ -113,14 +113,17 @@ class Told:
 
 
 #: What makes the links to the kernels of a run that is not in virtual time.
-MakeLinks = Callable[[LocalTraining], Links]
+MakeLinks = Callable[[LocalTraining, Callable[[int, int], object]], Links]
 
 
-def in_threads(training: LocalTraining) -> ThreadLinks:
-    """All kernels in threads of this process."""
-    kernels = training.kernels
-    return ThreadLinks([training.kernel(number) for number in range(len(kernels))],
-                       [kernel.device.slower for kernel in kernels])
+def in_threads(training: LocalTraining, progress: Callable[[int, int], object]) -> ThreadLinks:
+    """All kernels in threads of this process; ``progress`` is told how many of them are ready, of how many."""
+    return ThreadLinks(training.opened(progress), [kernel.device.slower for kernel in training.kernels])
+
+
+def in_virtual_time(training: LocalTraining, progress: Callable[[int, int], object]) -> VirtualLinks:
+    """All kernels on a virtual clock; ``progress`` as of :func:`in_threads`."""
+    return training.virtual_links(training.opened(progress))
 
 
 def made(options: LocalOptions) -> LocalTraining:
@@ -164,8 +167,10 @@ def run_local(options: LocalOptions, told: Any, links: MakeLinks = in_threads) -
         for note in (*options.notes, *_merging(training)):
             told.say(f"note: {note}")
         push, choices = _push(options, training, told)
+        told.begin("starting kernels", "kernels")
+        joined = (in_virtual_time if options.clock == VIRTUAL else links)(training, told.update)
         setup = time.perf_counter() - started
-        run = _trained(options, training, push, told, links)
+        run = _trained(options, training, push, told, joined)
         wall = time.perf_counter() - started - setup
         baselines = _baselines(options, training, run, told) if options.baseline and run.curve else []
         if run.ended != "lost" or run.curve:
@@ -212,13 +217,11 @@ def _push(options: LocalOptions, training: LocalTraining, told: Any) -> tuple[in
     return whole_push(choices[CORRECTED], CORRECTED), choices
 
 
-def _trained(options: LocalOptions, training: LocalTraining, push: int, told: Any, links: MakeLinks
-             ) -> CoordinatorRun:
+def _trained(options: LocalOptions, training: LocalTraining, push: int, told: Any, links: Links) -> CoordinatorRun:
     told.begin("training", "batches", options.batches)
     coordinator = training.coordinator(
-        training.virtual_links() if options.clock == VIRTUAL else links(training), push=push,
-        ending=Ending(batches=options.batches, accuracy=options.accuracy), validate_every=options.validate_every,
-        patience_seconds=options.patience_seconds)
+        links, push=push, ending=Ending(batches=options.batches, accuracy=options.accuracy),
+        validate_every=options.validate_every, patience_seconds=options.patience_seconds)
     said = 0
 
     def progress(now: Coordinator) -> None:

@@ -84,8 +84,27 @@ class DeviceKernel:
     def __init__(self, local: LocalNetwork, start: Callable[[], Running], batches: Batches) -> None:
         self._local, self._start, self._batches = local, start, batches
         self._running: Running | None = None
+        self._fault: UserError | None = None
         #: Vectors beside all global variables, by the variable's name and the vector's.
         self._kept: dict[str, dict[str, Floats]] = {}
+
+    def open(self) -> None:
+        """Start the device, before the first set; one that does not start says so when it is to train.
+
+        Dies are built here, so that nobody waits for that who trains.
+        """
+        try:
+            self._opened()
+        except UserError as error:
+            self._fault = error
+
+    def _opened(self) -> Running:
+        if self._fault is not None:
+            raise self._fault
+        if self._running is None:
+            self._running = self._start()
+            self._kept = self._first_kept(self._running.view)
+        return self._running
 
     def close(self) -> None:
         """Give back what the device holds of the system."""
@@ -100,10 +119,7 @@ class DeviceKernel:
         UserError
             If the device fails, or its bits are not the golden model's.
         """
-        if self._running is None:
-            self._running = self._start()
-            self._kept = self._first_kept(self._running.view)
-        running, parts = self._running, self._local.parts(given.units)
+        running, parts = self._opened(), self._local.parts(given.units)
         started, cycles = time.perf_counter(), running.executor.cycles
         for executor in running.executors:
             self._load(running.view, executor, given.weights, parts)

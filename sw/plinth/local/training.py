@@ -157,9 +157,17 @@ class LocalTraining:
         return DeviceKernel(plan.local, plan.step.start,
                             Batches(self.dataset.train_x, self.dataset.targets, self.batch, self.seed, number))
 
+    def opened(self, progress: Callable[[int, int], object] = lambda done, total: None) -> list[DeviceKernel]:
+        """All kernels, with their devices started."""
+        kernels = [self.kernel(number) for number in range(len(self.kernels))]
+        for done, kernel in enumerate(kernels):
+            progress(done, len(kernels))
+            kernel.open()
+        return kernels
+
     def virtual_links(self, kernels: Sequence[Kernel] | None = None) -> VirtualLinks:
         """All kernels in virtual time."""
-        return VirtualLinks(kernels or [self.kernel(number) for number in range(len(self.kernels))],
+        return VirtualLinks(kernels or self.opened(),
                             lambda kernel, given, answer: self.kernels[kernel].set_seconds(given, answer, self.batch))
 
     def coordinator(self, links: Links, *, push: int, ending: Ending, validate: Validate | None = None,
