@@ -31,7 +31,8 @@ from plinth.train import checkpoint
 from plinth.train.checkpoint import Checkpoint
 from plinth.train.data import Dataset
 from plinth.train.folder import REPORT, RunFolder
-from plinth_hw.installation import commit
+from plinth.train.settings import network_digest
+from plinth_hw.installation import commit, release
 
 #: Clocks: that of the host, or one on which kernels take as long as their profiles say.
 REAL, VIRTUAL = CLOCKS = "real", "virtual"
@@ -89,6 +90,14 @@ class LocalOptions:
     save: Path | None = None
     out: RunFolder | None = None
     notes: Sequence[str] = ()
+
+    def texts(self) -> dict[str, str]:
+        """What has to be the same in all processes of a run, as messages say it, by name."""
+        return {"network": f"network {network_digest(self.network)[:8]}", "data": f"data {self.dataset.sha256[:8]}",
+                "kernels": f"kernels={','.join(device.name for device in self.devices)}",
+                "local": f"local={self.widths}", "batch": f"batch={self.batch}", "seed": f"seed={self.seed}",
+                "update": f"update={self.update} rate={self.rate} epsilon={self.epsilon}",
+                "version": f"version {commit() or release()}"}
 
 
 @dataclass(frozen=True)
