@@ -38,7 +38,7 @@ ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("die", "paper")
 #: Kinds of reports that `plinth schema` knows; `plinth.files.reports` has them.
-REPORT_NAMES = ("train", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy", "reproduce",
-                "list", "doctor")
+REPORT_NAMES = ("train", "local", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy",
+                "reproduce", "list", "doctor")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
 PAPERS = ("hypar", "mpt", "parallax", "sparse-dnn")
