@@ -1,9 +1,9 @@
 """Makes the projection of samples in memory: tuned on a small part of them where a limit binds, else streamed."""
 
-from math import floor
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from plinth.errors import UserError
 from plinth.files.documents import check_choice
@@ -110,13 +110,13 @@ def _default(coordinates: str) -> str:
     return GREEDY if coordinates == DICTIONARY else DIRECTIONS
 
 
-def _tuning_numbers(total: int, limit: int, tuning: float, seed: int) -> "np.typing.NDArray[np.int64]":
+def _tuning_numbers(total: int, limit: int, tuning: float, seed: int) -> NDArray[np.int64]:
     """Numbers of the samples that are looked at first, ascending."""
-    count = min(total, max(limit, min(TUNING_SAMPLES * limit, floor(tuning * total))))
+    count = min(total, max(limit, min(TUNING_SAMPLES * limit, int(tuning * total))))
     return np.sort(np.random.default_rng(seed).choice(total, count, replace=False))
 
 
-def _dealt(parts: list[Floats], numbers: "np.typing.NDArray[np.int64]") -> Floats:
+def _dealt(parts: list[Floats], numbers: NDArray[np.int64]) -> Floats:
     """Samples of all ranks in the order of their numbers."""
     whole = np.empty((len(numbers), parts[0].shape[1]), np.float32)
     for own, part in enumerate(parts):
