@@ -235,9 +235,8 @@ class StreamingProjection:
         ranks, before, tiny, stalled = len(screened), self.size, 0, False
         numbers = np.concatenate([own + ranks * np.arange(len(part.norms)) for own, part in enumerate(screened)])
         order = np.argsort(numbers)
-        largest = dict(zip(numbers[order].tolist(), np.maximum(
-            self._largest, np.maximum.accumulate(np.concatenate([part.norms for part in screened])[order])).tolist(),
-            strict=True))
+        numbers, norms = numbers[order], np.concatenate([part.norms for part in screened])[order]
+        largest = np.maximum(np.maximum.accumulate(norms), self._largest)
         candidates = sorted((own + ranks * int(place), own, index) for own, part in enumerate(screened)
                             for index, place in enumerate(part.failed))
         for number, own, index in candidates:
@@ -247,7 +246,7 @@ class StreamingProjection:
             share = float(np.linalg.norm(left))
             if self.size and share <= max(self.beta, DEPENDENT):
                 continue
-            if norm < self.floor * largest[number]:
+            if norm < self.floor * largest[np.searchsorted(numbers, number)]:
                 tiny += 1
                 continue
             self._add(left, sample / norm)
@@ -255,7 +254,7 @@ class StreamingProjection:
             if stalled or self.size >= self.limit:
                 break
         return _Growth(self._basis.rows[before:].copy(), np.array(self._units[before:]).reshape(-1, self.features),
-                       max(largest.values()), stalled, tiny)
+                       float(largest[-1]), stalled, tiny)
 
 
 def check_limit(limit: Any) -> int:
