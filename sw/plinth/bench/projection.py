@@ -24,6 +24,11 @@ LIMITS = {"digits": 32, "mnist": 128}
 FEW, MANY, TURNS, SEEDS = 5_000, 50_000, 7, 5
 
 
+def _samples(name: str) -> Floats:
+    """All samples of a data set."""
+    return labelled(name)[0].astype(np.float32, copy=False)
+
+
 def generated(x: Floats, count: int, seed: int = 0) -> Floats:
     """Samples made of real ones ``[samples, features]``: each lies between two of them, drawn with equal chances, at a
     share of the way that is uniform from 0 to 1."""
@@ -43,7 +48,7 @@ def _seconds(x: Floats, limit: int | None) -> tuple[float, int]:
 
 def _times(name: str, limit: int | None) -> dict[str, Any]:
     """Times a sample of few and of many samples, in turns, the medians of them, and coordinates."""
-    x = generated(labelled(name)[0], MANY)
+    x = generated(_samples(name), MANY)
     turns = [(_seconds(x[:FEW], limit), _seconds(x, limit)) for _ in range(TURNS + 1)][1:]
     few, many = (median(turn[place][0] for turn in turns) for place in (0, 1))
     return {"ratio": many / few, "seconds_a_sample": [few, many], "coordinates": [turns[0][0][1], turns[0][1][1]],
@@ -74,7 +79,7 @@ def projection_error_over_pca() -> list[BenchRow]:
     times on training and other samples."""
     cases: dict[str, dict[str, Any]] = {}
     for name, limit in LIMITS.items():
-        x = labelled(name)[0]
+        x = _samples(name)
         least = principal(x, limit).error(x)
         ratios = {selection: [fit(x, limit=limit, selection=selection, seed=seed).error(x) / least
                               for seed in range(SEEDS)] for selection in SELECTIONS}

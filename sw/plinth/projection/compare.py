@@ -1,9 +1,9 @@
 """Projections beside principal components and random directions of as many: error, time, accuracy of a network.
 
-A projection is fitted to the training samples alone. Principal components are those of samples as they are, not of their
-distances from a mean: of all linear projections onto as many directions they have the least Frobenius error, which is
-what errors of others are compared with. The network is a perceptron of one hidden layer, tanh, trained by Adagrad on
-batches of 100 as Deep3's are, in numpy.
+A projection is fitted to the training samples alone. Principal components are those of samples as they are, not of
+their distances from a mean: of all linear projections onto as many directions they have the least Frobenius error,
+which is what errors of others are compared with. The network is a perceptron of one hidden layer, tanh, trained by
+Adagrad on batches of 100 as Deep3's are, in numpy.
 """
 
 import time
@@ -195,6 +195,7 @@ def table(rows: Sequence[ComparedProjection], digits: int = 3) -> str:
     for row in rows:
         cells: list[Any] = [row.name, row.size, f"{row.error:.{digits}f}", f"{row.test_error:.{digits}f}",
                             f"{1e3 * row.fit_seconds:.0f}", f"{1e3 * row.project_seconds:.1f}",
-                            f"{mean(row.accuracies):.{digits}f}", f"{row.deviation:.{digits}f}"]
+                            f"{mean(row.accuracies):.{digits}f}" if row.accuracies else "",
+                            f"{row.deviation:.{digits}f}" if row.accuracies else ""]
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)

@@ -1,9 +1,9 @@
 """Coordinates of a batch as a matrix product of a die: ``C = A Q^T``, one GEMM task of ``samples x size x features``.
 
 In FP32 a die multiplies what the host would, in its own order of sums: feature ascending, in one accumulator. In fixed
-point samples and basis are multiplied by powers of two first, so that neither they nor coordinates leave the format, and
-coordinates are divided by these: a coordinate is at most its sample's norm. Of a format of 8 the basis is multiplied by
-2, and samples by what then keeps the largest norm of the first batch in it.
+point samples and basis are multiplied by powers of two first, so that neither they nor coordinates leave the format,
+and coordinates are divided by these. A coordinate is at most its sample's norm: the basis is multiplied by 2, and
+samples by what then keeps the largest norm of those that are given together within the format.
 """
 
 import time

@@ -23,8 +23,6 @@ from plinth.projection.streaming import (
 
 #: Share of the samples that tuning looks at, and most samples of it, a coordinate: those of a limit of l are 16 l.
 TUNING, TUNING_SAMPLES = 0.05, 16
-#: Samples that are streamed at a time.
-_BATCH = 1 << 14
 
 
 def fit(x: Any, *, beta: float = BETA, limit: int | None = None, selection: str | None = None, tuning: float = TUNING,
@@ -101,8 +99,7 @@ def fit(x: Any, *, beta: float = BETA, limit: int | None = None, selection: str 
         (tuned,) = of_first(ranks, lambda: (_tuned(_dealt(parts, numbers), stream, selection, validation),))
         if tuned is not None:
             return tuned
-    for start in range(0, max(counts), _BATCH):
-        stream.extend(samples[start:start + _BATCH])
+    stream.take(samples, counts)
     return stream.projection
 
 
@@ -134,6 +131,6 @@ def _tuned(samples: Floats, stream: StreamingProjection, selection: str, validat
         return None
     make = selected(selection, free.projection, samples, stream.limit)
     watch, size = StallWatch(validation), 1
-    while size < stream.limit and not watch.stalled(size, lambda: make(size)):
+    while size < stream.limit and not watch.stalled(size, make):
         size += 1
     return make(size)

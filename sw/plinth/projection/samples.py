@@ -14,8 +14,8 @@ Floats = NDArray[np.float32]
 MAXIMUM_VALUE = 1e15
 #: Most features of a sample: those that a network's input can have beside a basis in memory.
 MAXIMUM_FEATURES = 1 << 16
-#: Values that are looked at together.
-_CHUNK = 1 << 22
+#: Values that are looked at together: they stay in a cache meanwhile.
+_CHUNK = 1 << 16
 
 
 def check_fraction(name: str, value: Any, remedy: str) -> float:
@@ -65,7 +65,9 @@ def checked(x: Any, features: int | None = None, *, first: int = 0, step: int = 
         If they are no such rows, of another width, or one is not finite, too large for FP32, or constant.
     """
     array = _rows(x, features, first, step)
-    samples = np.ascontiguousarray(array, dtype=np.float32)
+    # Beyond FP32 they become infinite, and are refused below.
+    with np.errstate(over="ignore"):
+        samples = np.ascontiguousarray(array, dtype=np.float32)
     chunk = max(1, _CHUNK // samples.shape[1])
     for start in range(0, len(samples), chunk):
         part = samples[start:start + chunk]

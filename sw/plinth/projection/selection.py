@@ -1,8 +1,8 @@
 """Which directions are taken where samples need more than a limit allows: chosen on a small part of the samples.
 
-A stream that takes the first samples that fail its test, and ends at a limit, has an error of 1.55 to 1.75 times that of
-principal components. Choosing by how much of the part each candidate explains does better; samples themselves reach less
-than directions within their span.
+A stream that takes the first samples that fail its test, and ends at a limit, has an error of 1.55 to 1.75 times that
+of principal components, and more if samples come sorted. Choosing candidates by how much of the part they explain does
+better; directions within the span of the dictionary do better than samples themselves (docs/projection.md).
 """
 
 from collections.abc import Callable

@@ -1,9 +1,9 @@
 """The stream: samples come in batches, each of which may grow the dictionary, and go as coordinates.
 
-A batch goes in blocks. A block is compared with the basis by two matrix products in FP32, ``E = B - (B Q^T) Q``; samples
-of which no more than the tolerance is left are told by the basis and done with. The others go one by one, in float64:
-what is still left of one after those before it becomes a row of the basis, and the sample, normalised, one of the
-dictionary. Since a basis that grows leaves less of every sample, which samples join does not depend on blocks: with
+A batch goes in blocks. A block is compared with the basis by two matrix products in FP32, ``E = B - (B Q^T) Q``;
+samples of which no more than the tolerance is left are told by the basis and done with. The others go one by one, in
+float64: what is still left of one after those before it becomes a row of the basis, and the sample, normalised, one of
+the dictionary. Since a basis that grows leaves less of every sample, which samples join does not depend on blocks: with
 several ranks, that share samples out as :mod:`plinth.projection.ranks` says, dictionary and basis have the same bits as
 with one.
 """
@@ -76,12 +76,12 @@ class StallWatch:
         #: Sizes at which it was asked, and accuracies.
         self.accuracies: dict[int, float] = {}
 
-    def stalled(self, size: int, projection: Callable[[], Projection]) -> bool:
-        """Whether growth ends at a size; ``projection`` makes what is asked about, if a question is due."""
+    def stalled(self, size: int, projection: Callable[[int], Projection]) -> bool:
+        """Whether growth ends at a size; ``projection`` makes the projection of that size, if a question is due."""
         if self._validation is None or size - self._asked < self._validation.every:
             return False
         self._asked = size
-        accuracy = float(self._validation.accuracy(projection()))
+        accuracy = float(self._validation.accuracy(projection(size)))
         if not 0 <= accuracy <= 1:
             raise UserError(f"the validation accuracy at {size} coordinates is {accuracy:g}; give a share from 0 to 1")
         self.accuracies[size] = accuracy
@@ -153,8 +153,10 @@ class StreamingProjection:
         self._stalled = False
         self._watch = StallWatch(validation)
         self._projection: Projection | None = None
-        #: Samples so far, of all ranks; and of these ones too small to join the dictionary though it does not tell them.
-        self.samples = self.tiny = 0
+        #: Samples so far, of all ranks.
+        self.samples = 0
+        #: Of these, those that the dictionary does not tell but that are too small to join it.
+        self.tiny = 0
 
     @property
     def size(self) -> int:
@@ -195,14 +197,25 @@ class StreamingProjection:
             If they are no real numbers of that width, or one is not finite or, unless ``constant``, has one value
             throughout; by its number in the stream. Then none is taken.
         """
-        ranks = self._ranks
-        samples, counts = together_checked(x, self.features, ranks, self.samples, self.constant)
+        samples, counts = together_checked(x, self.features, self._ranks, self.samples, self.constant)
+        self.take(samples, counts)
+        return products(samples, self.projection.matrix)
+
+    def take(self, samples: Floats, counts: Sequence[int]) -> None:
+        """Let samples that have been checked grow the basis, as :meth:`extend`. Collective.
+
+        Parameters
+        ----------
+        samples : FP32 ``[samples, features]``
+            The share of this rank.
+        counts : sequence of int
+            How many each rank has.
+        """
         for start in range(0, max(counts), BLOCK):
             if self.full:
                 break
             self._grow(samples[start:start + BLOCK])
         self.samples += sum(counts)
-        return products(samples, self.projection.matrix)
 
     def _grow(self, block: Floats) -> None:
         """Let the blocks of all ranks grow the basis. Collective."""
@@ -250,7 +263,7 @@ class StreamingProjection:
                 tiny += 1
                 continue
             self._add(left, sample / norm)
-            stalled = self._watch.stalled(self.size, lambda: self.projection)
+            stalled = self._watch.stalled(self.size, lambda size: self.projection)
             if stalled or self.size >= self.limit:
                 break
         return _Growth(self._basis.rows[before:].copy(), np.array(self._units[before:]).reshape(-1, self.features),
@@ -269,7 +282,8 @@ def check_limit(limit: Any) -> int:
                        "a platform fits")
 
 
-def together_checked(x: Any, features: int | None, ranks: Ranks, first: int, constant: bool) -> tuple[Floats, list[int]]:
+def together_checked(x: Any, features: int | None, ranks: Ranks, first: int, constant: bool
+                     ) -> tuple[Floats, list[int]]:
     """The samples of this rank, ``[samples, features]``, and how many each rank has. Collective.
 
     Raises
@@ -281,10 +295,10 @@ def together_checked(x: Any, features: int | None, ranks: Ranks, first: int, con
 
     def check() -> tuple[int, int]:
         samples.append(checked(x, features, first=first + ranks.own, step=ranks.size, constant=constant))
-        return samples[0].shape
+        return samples[0].shape[0], samples[0].shape[1]
 
     _, shapes = together(ranks, check)
     if len({width for _, width in shapes}) > 1:
-        raise UserError(f"ranks have samples of {', '.join(str(width) for _, width in shapes)} features; give all ranks "
-                        "samples of the same data")
+        widths = ", ".join(str(width) for _, width in shapes)
+        raise UserError(f"ranks have samples of {widths} features; give all ranks samples of the same data")
     return samples[0], [count for count, _ in shapes]
