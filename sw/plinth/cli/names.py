@@ -39,6 +39,6 @@ ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 COST_NAMES = ("die", "paper")
 #: Kinds of reports that `plinth schema` knows; `plinth.files.reports` has them.
 REPORT_NAMES = ("train", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy", "reproduce",
-                "list", "doctor")
+                "profile", "list", "doctor")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
 PAPERS = ("hypar", "mpt", "parallax", "sparse-dnn")

@@ -64,6 +64,10 @@ REPORTS: dict[str, ReportForm] = {
     "accuracy": ReportForm("what each number format learns", "plinth accuracy --json", "formats"),
     "reproduce": ReportForm("a paper's figures, computed anew", "plinth reproduce PAPER --json",
                             "citation conditions confidences fitted tables entries_by_status claims_by_verdict"),
+    "profile": ReportForm(
+        "what training costs on a device, and the local layers that it suits", "plinth profile DEVICE --out FILE",
+        "device measured_under metric costs costs_error kinds batch_fit batches cache watts local commit",
+        "network network_sha256 batch"),
     "list": ReportForm("what has a name", "plinth list --json", "networks arrays presets"),
     "doctor": ReportForm("which tools the machine has", "plinth doctor --json", "tools"),
 }

@@ -4,9 +4,11 @@ A device gives the seconds of a batch, and, where it can tell, those of forward 
 of them train by Adagrad, as Deep3 does.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -50,6 +52,13 @@ class MeasuredBatch:
     forward_seconds: float | None = None
     operations: dict[str, float] = field(default_factory=dict)
 
+    def least(self, other: MeasuredBatch) -> MeasuredBatch:
+        """The shorter of two measurements of one batch, time by time."""
+        forward = [seconds for seconds in (self.forward_seconds, other.forward_seconds) if seconds is not None]
+        return replace(self, seconds=min(self.seconds, other.seconds), forward_seconds=min(forward, default=None),
+                       operations={name: min(seconds, other.operations.get(name, seconds))
+                                   for name, seconds in self.operations.items()})
+
     def works(self) -> list[tuple[Work, float]]:
         """The operations whose seconds are known, with these."""
         return [(work, self.operations[work.operation]) for work in batch_works(self.network, self.batch)
@@ -74,8 +83,28 @@ class BenchDevice(Protocol):
         ...
 
     @property
+    def rounds(self) -> int:
+        """How often all batches are timed: times by the clock on the wall differ, cycles do not."""
+        ...
+
+    @property
+    def channel_step(self) -> int:
+        """What widths of hidden layers are multiples of."""
+        ...
+
+    @property
     def conditions(self) -> dict[str, str]:
         """What the measurement depends on, as reports say it: clock, preset, threads."""
+        ...
+
+    def holds(self, network: Network, batch: int) -> bool:
+        """Whether training the network fits the device's memory.
+
+        Raises
+        ------
+        UserError
+            If the network cannot be trained on the device, whatever its memory.
+        """
         ...
 
     def batch(self, network: Network, batch: int) -> MeasuredBatch:

@@ -2,14 +2,16 @@
 
 A co-simulated die and a board count: a batch takes the cycles from its first task's start to its last one's end, and an
 operation those of its tasks in a second run, in which each task waits for the one before, so that none shares memory
-with another. Cycles become seconds by a clock that is stated, not measured. A golden die counts nothing: its batches are timed by the clock on the wall, as a whole, and so are
-all transfers: of a golden die and a co-simulated one to an array of this process, of a board over its line.
+with another. Cycles become seconds by a clock that is stated, not measured. A golden die counts nothing: its batches
+are timed by the clock on the wall, as a whole. So are all transfers: of a golden die and a co-simulated one to memory
+of this process, of a board over its line.
 """
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,6 +19,7 @@ from plinth.driver.device import DeviceArray
 from plinth.driver.driver import Driver
 from plinth.driver.program import NamedDescriptor
 from plinth.driver.statistics import TaskRecord
+from plinth.lower.builder import DieMemoryError
 from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
@@ -32,8 +35,11 @@ from plinth_hw.isa.parameters import DieParameters
 
 #: Steps of a batch on a golden die, of which the shortest counts; transfers of each size likewise.
 GOLDEN_STEPS, TRANSFER_TURNS = 3, 3
+#: Bits of the narrower of the two words that dies have.
+HALF_BITS = 16
 
 
+@lru_cache(maxsize=8)
 def lowered(network: Network, batch: int, parameters: DieParameters, memory_words: int) -> TrainingProgram:
     """The training step of a network on one die, with the memory that a batch of its own has.
 
@@ -48,8 +54,8 @@ def lowered(network: Network, batch: int, parameters: DieParameters, memory_word
 
 
 def one_by_one(program: TrainingProgram) -> TrainingProgram:
-    """The program of one die whose tasks each wait for the one before, whatever its engine: an operation takes then what
-    it takes alone."""
+    """The program of one die whose tasks each wait for the one before, whatever its engine: an operation takes then
+    what it takes alone."""
     (graph,) = program.step
     done: dict[Engine, int] = {}
     tasks: list[NamedDescriptor] = []
@@ -87,6 +93,12 @@ class DieDevice:
     memory_words: int
     array: DeviceArray
     clock_mhz: float | None
+    rounds: int = 1
+
+    @property
+    def channel_step(self) -> int:
+        """Two of dies of 16 bits, which pool and flatten channels in pairs; else 1."""
+        return 2 if self.parameters.word_bits == HALF_BITS else 1
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -95,6 +107,10 @@ class DieDevice:
         return {"preset": self.parameters.name, "memory": f"{self.memory_words} words", **clock,
                 "time": "wall clock" if self.clock_mhz is None else
                 "cycles of the die's counters over the clock; of transfers wall clock"}
+
+    def holds(self, network: Network, batch: int) -> bool:
+        """Whether the lowered step fits the die's memory."""
+        return self.memory_bytes(network, batch) <= self.memory_words * self.parameters.word_bytes
 
     def batch(self, network: Network, batch: int) -> MeasuredBatch:
         """Run a training batch; its cycles over the clock, or the shortest time of several."""
@@ -146,9 +162,12 @@ class DieDevice:
         return found
 
     def memory_bytes(self, network: Network, batch: int) -> int:
-        """Bytes of the die's memory that the lowered step takes, wherever that ends."""
-        program = lowered(network, batch, self.parameters, self.parameters.most_memory_words)
-        return program.memory_words * self.parameters.word_bytes
+        """Bytes of the die's memory that the lowered step takes, be it more than there is."""
+        try:
+            words = lowered(network, batch, self.parameters, self.parameters.most_memory_words).memory_words
+        except DieMemoryError as error:
+            words = error.needed_words
+        return words * self.parameters.word_bytes
 
     def close(self) -> None:
         """Give a port back, if there is one."""

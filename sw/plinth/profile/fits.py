@@ -102,7 +102,8 @@ _MATRIX = (Term("multiply-adds", COMPUTE), Term("words of the first operand", BA
            Term("bands of rows", OCCUPANCY), Term("tiles", OCCUPANCY))
 _ELEMENTS = Amounts(
     (Term("elements", COMPUTE), Term("rows", OCCUPANCY), Term("columns", OCCUPANCY), Term("bands of rows", OCCUPANCY)),
-    lambda sizes, tile: (sizes[0] * _up(sizes[1], tile[1]), sizes[0], sizes[1], -(-sizes[0] // tile[0])), True, ("rows", "columns"))
+    lambda sizes, tile: (sizes[0] * _up(sizes[1], tile[1]), sizes[0], sizes[1], -(-sizes[0] // tile[0])), True,
+    ("rows", "columns"))
 _POOL = Amounts((Term("input elements", COMPUTE), Term("output elements", COMPUTE), Term("taps of outputs", COMPUTE),
                  Term("positions", OCCUPANCY)), _pool, False, ("inputs", "outputs", "taps", "channels"))
 _WORDS = Amounts((Term("words", BANDWIDTH),), lambda sizes, tile: sizes, False, ("words",))
@@ -155,7 +156,7 @@ class Fit:
     constant : float
         Seconds of the least work.
     coefficients : tuple of float
-        Seconds of one of each term of the family; of form ``max`` of the first one, and of words, the sum of all others.
+        Seconds of one of each term of the family; of form ``max`` of the first one, and of the sum of all others.
     least, most : tuple of int
         Smallest and largest of each size that was measured: within these the fit is valid.
     """
@@ -273,7 +274,8 @@ def fit_of(kind: str, samples: Iterable[Sample]) -> Fit:
     return _fitted(kind, form, tile, some)
 
 
-def median_error(fit: Fit, samples: Iterable[Sample]) -> float | None:
-    """Median relative error of a fit on measurements that played no part in it; None: there are none."""
-    errors = [fit.error(sample) for sample in samples if not sample.fitted]
+def median_error(fit: Fit, samples: Iterable[Sample], *, fitted: bool) -> float | None:
+    """Median relative error of a fit, on the measurements that it was made from or on the others; None: there are
+    none."""
+    errors = [fit.error(sample) for sample in samples if sample.fitted == fitted]
     return float(np.median(errors)) if errors else None

@@ -4,8 +4,11 @@ convolutional networks, of sizes drawn log-uniformly between bounds.
 Those that fits are made from and those that check them come of different seeds, so that none is of both.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +27,7 @@ from plinth.network.layers import (
 )
 from plinth.network.network import Network
 from plinth.network.shape import Shape
+from plinth.profile.works import batch_works
 
 #: Seeds of sizes that fits are made from, and of those that check them.
 FIT_SEED, CHECK_SEED = 1, 2
@@ -32,6 +36,8 @@ FUNCTIONS: tuple[type[Layer], ...] = (Tanh, Relu, Sigmoid)
 POOLS = (MaxPool, MeanPool)
 #: Classes of the networks' outputs.
 CLASSES = 10
+#: Networks that are drawn for one that is small enough, at most.
+_DRAWS = 100
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,8 @@ class Bounds:
         Least and largest channels of a convolution, and samples of its batch.
     sides : tuple of int
         Heights and widths of maps, of which each network has one.
+    most_macs : int
+        Most multiply-adds of a batch's forward propagation: larger ones take too long to measure.
     perceptrons, convolutional : int
         Networks of each family that fits are made from; half as many, of sizes of their own, check them.
     """
@@ -55,15 +63,26 @@ class Bounds:
     channels: tuple[int, int]
     images: tuple[int, int]
     sides: tuple[int, ...]
+    most_macs: int
     perceptrons: int
     convolutional: int
+
+    def covering(self, network: Network, batch: int) -> Bounds:
+        """Bounds within which layers and batch of a network lie as well."""
+        works = [work.sizes for work in batch_works(network, batch) if work.kind.startswith("product")]
+        widths = [width for _, *sizes in works for width in sizes]
+        return replace(self, widths=_with(self.widths, widths), batches=_with(self.batches, [batch]))
+
+
+def _with(bounds: tuple[int, int], sizes: list[int]) -> tuple[int, int]:
+    return min([bounds[0], *sizes]), max([bounds[1], *sizes])
 
 
 #: Of a host, and of a die, which is simulated a few hundred thousand cycles a second.
 HOST = Bounds(widths=(16, 1024), batches=(16, 256), channels=(4, 32), images=(8, 64), sides=(8, 12, 16, 24),
-              perceptrons=40, convolutional=20)
-DIE = Bounds(widths=(8, 96), batches=(8, 64), channels=(2, 8), images=(4, 12), sides=(6, 8), perceptrons=28,
-             convolutional=10)
+              most_macs=1 << 28, perceptrons=40, convolutional=20)
+DIE = Bounds(widths=(8, 96), batches=(8, 64), channels=(2, 8), images=(4, 12), sides=(6, 8), most_macs=1 << 20,
+             perceptrons=28, convolutional=10)
 
 
 class SizedNetwork(NamedTuple):
@@ -104,20 +123,37 @@ def _even(value: int) -> int:
     return max(2, 2 * round(value / 2))
 
 
+def _small_enough(bounds: Bounds, draw: Callable[[], SizedNetwork]) -> SizedNetwork:
+    """The first of what is drawn that does not take too long; of many the last one."""
+    for _ in range(_DRAWS):
+        drawn = draw()
+        if drawn.batch * drawn.network.macs <= bounds.most_macs:
+            break
+    return drawn
+
+
 def _perceptrons(bounds: Bounds, count: int, seed: int) -> Iterator[SizedNetwork]:
     generator = np.random.default_rng(seed)
-    for number in range(count):
+
+    def draw(number: int) -> SizedNetwork:
         inputs, *widths = (_drawn(generator, bounds.widths) for _ in range(2 + number % 3))
-        yield SizedNetwork(perceptron(inputs, tuple(widths), FUNCTIONS[number // 3 % 3]),
-                           _drawn(generator, bounds.batches))
+        return SizedNetwork(perceptron(inputs, tuple(widths), FUNCTIONS[number // 3 % 3]),
+                            _drawn(generator, bounds.batches))
+
+    for number in range(count):
+        yield _small_enough(bounds, partial(draw, number))
 
 
 def _convolutionals(bounds: Bounds, count: int, seed: int) -> Iterator[SizedNetwork]:
     generator = np.random.default_rng([seed, 1])
-    for number in range(count):
+
+    def draw(number: int) -> SizedNetwork:
         inputs, first, second = (_even(_drawn(generator, bounds.channels)) for _ in range(3))
-        yield SizedNetwork(_convolutional((inputs, first, second), bounds.sides[number % len(bounds.sides)],
-                                          FUNCTIONS[number % 3], POOLS[number % 2]), _drawn(generator, bounds.images))
+        return SizedNetwork(_convolutional((inputs, first, second), bounds.sides[number % len(bounds.sides)],
+                                           FUNCTIONS[number % 3], POOLS[number % 2]), _drawn(generator, bounds.images))
+
+    for number in range(count):
+        yield _small_enough(bounds, partial(draw, number))
 
 
 def benchmark_networks(bounds: Bounds, *, checking: bool) -> list[SizedNetwork]:
