@@ -12,8 +12,8 @@ FLAGS = {"check_every": "--check", "dense_from": "--dense-from", "lists": "--par
          "save_every": "--save-every", "x": "--data", **{name: f"--{name}" for name in (
              "array", "batch", "bitstream", "change", "copies", "cost", "device", "die", "dies", "epochs", "format",
              "kinks", "machine", "memory", "metric", "model", "out", "plan", "planner", "predict", "rate", "reduce",
-             "resume", "save", "scale", "seed", "shares", "slow", "steps", "stochastic", "threads", "tolerance", "touched", "update",
-             "watts", "waves", "weights", "wide", "winograd", *NUMBERS)}}
+             "resume", "save", "scale", "seed", "shares", "slow", "steps", "stochastic", "threads", "tolerance",
+             "touched", "update", "watts", "waves", "weights", "wide", "winograd", *NUMBERS)}}
 #: Flags by the argument and its value, of arguments whose flag says their value.
 SWITCHES = {"stochastic=True": "--stochastic", "wide=True": "--wide", "wide=False": "--narrow"}
 _ARGUMENT = re.compile(rf"(?<![\w/.='\"-])(?:({'|'.join(SWITCHES)})\b|({'|'.join(FLAGS)})=(?=(\S?)))")

@@ -8,6 +8,7 @@ of its caches is told beside it; it has no part in it.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +70,7 @@ def cache_sweep(sizes: Sequence[int] | None = None, progress: Callable[[int, int
     for number, size in enumerate(sizes):
         progress(number, len(sizes))
         array = np.zeros(size // 4, np.float32)
-        nanoseconds = shortest([lambda array=array: np.negative(array, out=array)])
+        nanoseconds = shortest([partial(np.negative, array, out=array)])
         rates.append(2 * array.nbytes / (nanoseconds / 1e9))
     return CacheSweep(tuple(sizes), tuple(rates))
 

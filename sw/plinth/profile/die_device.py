@@ -25,6 +25,7 @@ from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.profile.batches import MeasuredBatch, Transfer, operation_of, random_batch, training_rule
+from plinth.profile.timing import busy_seconds
 from plinth.profile.works import READ, WRITE, batch_works
 from plinth.runtime.arrays import cosim_array, golden_array, serial_array, with_window
 from plinth_hw.isa import layout
@@ -35,6 +36,8 @@ from plinth_hw.isa.parameters import DieParameters
 
 #: Steps of a batch on a golden die, of which the shortest counts; transfers of each size likewise.
 GOLDEN_STEPS, TRANSFER_TURNS = 3, 3
+#: Rounds in which all batches are timed on a golden die.
+GOLDEN_ROUNDS = 2
 #: Bits of the narrower of the two words that dies have.
 HALF_BITS = 16
 
@@ -117,7 +120,8 @@ class DieDevice:
         program = lowered(network, batch, self.parameters, self.memory_words)
         driver = self._loaded(program, network, batch)
         if self.clock_mhz is None:
-            return MeasuredBatch(network, batch, min(_seconds(lambda: driver.step(0)) for _ in range(GOLDEN_STEPS)))
+            return MeasuredBatch(network, batch, min(
+                busy_seconds(lambda: driver.step(0)) for _ in range(GOLDEN_STEPS)))
         driver.step(0)
         together = driver.records(0)
         driver = self._loaded(one_by_one(program), network, batch)
@@ -183,7 +187,8 @@ def _seconds(action: Callable[[], object]) -> float:
 
 def golden_die(parameters: DieParameters, memory_words: int) -> DieDevice:
     """A golden die, timed by the clock on the wall."""
-    return DieDevice("golden", parameters, memory_words, golden_array(parameters, 1, memory_words), None)
+    return DieDevice("golden", parameters, memory_words, golden_array(parameters, 1, memory_words), None,
+                     GOLDEN_ROUNDS)
 
 
 def cosim_die(parameters: DieParameters, memory_words: int, clock_mhz: float) -> DieDevice:

@@ -35,6 +35,9 @@ OCCUPANCY, COMPUTE, BANDWIDTH = REGIONS = "occupancy", "compute", "bandwidth"
 SUM, MAX = FORMS = "sum", "max"
 #: Tiles that sizes are rounded up to, where there is a choice.
 TILES = (1, 4, 8, 16, 32)
+_TILES = tuple((rows, columns) for rows in TILES for columns in TILES)
+#: A transfer that is longer than any.
+LONGEST = 1 << 48
 #: Parts that measurements are left out in, in turn, to choose a form.
 FOLDS = 5
 #: Ratios of the two terms of a maximum that are tried, around that of their means.
@@ -51,13 +54,14 @@ class Term(NamedTuple):
 
 
 class Amounts(NamedTuple):
-    """Terms of a family of work, and their amounts by sizes and tile; whether the tile matters."""
+    """Terms of a family of work, and their amounts by sizes and tile."""
 
     terms: tuple[Term, ...]
     of: Callable[[Sequence[int], Tile], Sequence[float]]
-    tiled: bool = False
     #: Names of the sizes.
-    sizes: tuple[str, ...] = ()
+    sizes: tuple[str, ...]
+    #: Tiles that a fit may have.
+    tiles: tuple[Tile, ...] = ((1, 1),)
 
 
 def _up(size: float, tile: int) -> float:
@@ -97,28 +101,35 @@ def _pool(sizes: Sequence[int], tile: Tile) -> Sequence[float]:
     return inputs, outputs, outputs * taps, inputs / channels
 
 
+def _words(sizes: Sequence[int], tile: Tile) -> Sequence[float]:
+    """Terms of a transfer; those of more words than a tile's first size go another way, or beyond a cache."""
+    (words,), longest = sizes, tile[0]
+    return words, max(0, words - longest), float(words > longest)
+
+
 _MATRIX = (Term("multiply-adds", COMPUTE), Term("words of the first operand", BANDWIDTH),
            Term("words of the second operand", BANDWIDTH), Term("words of results", BANDWIDTH),
            Term("bands of rows", OCCUPANCY), Term("tiles", OCCUPANCY))
 _ELEMENTS = Amounts(
     (Term("elements", COMPUTE), Term("rows", OCCUPANCY), Term("columns", OCCUPANCY), Term("bands of rows", OCCUPANCY)),
-    lambda sizes, tile: (sizes[0] * _up(sizes[1], tile[1]), sizes[0], sizes[1], -(-sizes[0] // tile[0])), True,
-    ("rows", "columns"))
+    lambda sizes, tile: (sizes[0] * _up(sizes[1], tile[1]), sizes[0], sizes[1], -(-sizes[0] // tile[0])),
+    ("rows", "columns"), _TILES)
 _POOL = Amounts((Term("input elements", COMPUTE), Term("output elements", COMPUTE), Term("taps of outputs", COMPUTE),
-                 Term("positions", OCCUPANCY)), _pool, False, ("inputs", "outputs", "taps", "channels"))
-_WORDS = Amounts((Term("words", BANDWIDTH),), lambda sizes, tile: sizes, False, ("words",))
+                 Term("positions", OCCUPANCY)), _pool, ("inputs", "outputs", "taps", "channels"))
+_WORDS = Amounts((Term("words", BANDWIDTH), Term("words beyond", BANDWIDTH), Term("long ones", OCCUPANCY)), _words,
+                 ("words",), ((LONGEST, 1), *((1 << bits, 1) for bits in range(8, 20, 2))))
 #: Families of work by their kinds.
 FAMILIES: dict[str, Amounts] = {
-    **{f"product {direction}": Amounts(_MATRIX, _product(direction), True, ("samples", "inputs", "outputs"))
+    **{f"product {direction}": Amounts(_MATRIX, _product(direction), ("samples", "inputs", "outputs"), _TILES)
        for direction in DIRECTIONS},
     **{f"convolution {direction}": Amounts(
-        (*_MATRIX, Term("input words", BANDWIDTH), Term("rows of windows", OCCUPANCY)), _convolution(direction), True,
-        ("positions", "taps", "outputs", "inputs", "window")) for direction in DIRECTIONS},
+        (*_MATRIX, Term("input words", BANDWIDTH), Term("rows of windows", OCCUPANCY)), _convolution(direction),
+        ("positions", "taps", "outputs", "inputs", "window"), _TILES) for direction in DIRECTIONS},
     **{f"{function} {direction}": _ELEMENTS for function in (BIAS, *FUNCTIONS.values())
        for direction in (FORWARD, BACKWARD)},
     "loss": _ELEMENTS,
     **{f"{pool} {direction}": _POOL for pool in POOLS.values() for direction in (FORWARD, BACKWARD)},
-    "update": Amounts((Term("weights", COMPUTE),), lambda sizes, tile: sizes, False, ("weights",)),
+    "update": Amounts((Term("weights", COMPUTE),), lambda sizes, tile: sizes, ("weights",)),
     **dict.fromkeys(TRANSFERS, _WORDS),
 }
 
@@ -242,9 +253,8 @@ def _fitted(kind: str, form: str, tile: Tile, samples: Sequence[Sample]) -> Fit:
 def _choices(kind: str) -> Iterable[tuple[str, Tile]]:
     """Forms and tiles that a kind of work may have."""
     amounts = family(kind)
-    forms = FORMS if any(term.region == BANDWIDTH for term in amounts.terms[1:]) else (SUM,)
-    return [(form, tile) for form in forms for tile in (
-        [(rows, columns) for rows in TILES for columns in TILES] if amounts.tiled else [(1, 1)])]
+    forms = FORMS if {COMPUTE, BANDWIDTH} <= {term.region for term in amounts.terms} else (SUM,)
+    return [(form, tile) for form in forms for tile in amounts.tiles]
 
 
 def _left_out_error(kind: str, form: str, tile: Tile, samples: Sequence[Sample]) -> float:
@@ -270,8 +280,20 @@ def fit_of(kind: str, samples: Iterable[Sample]) -> Fit:
     if len(some) < LEAST_MEASUREMENTS:
         raise UserError(f"{len(some)} measurements of {kind} are too few for a fit; measure at least "
                         f"{LEAST_MEASUREMENTS} sizes")
-    form, tile = min(_choices(kind), key=lambda choice: _left_out_error(kind, *choice, some))
+    form, tile = min(_choices(kind), key=lambda choice: _left_out_error(kind, choice[0], choice[1], some))
     return _fitted(kind, form, tile, some)
+
+
+def linear_transfer(samples: Sequence[Sample]) -> tuple[float, float]:
+    """Seconds of a transfer however long, and of each of its words, as Table 2 has them.
+
+    Raises
+    ------
+    UserError
+        If times are not above 0.
+    """
+    fit = _fitted(TRANSFERS[0], SUM, (LONGEST, 1), samples)
+    return fit.constant, fit.coefficients[0]
 
 
 def median_error(fit: Fit, samples: Iterable[Sample], *, fitted: bool) -> float | None:

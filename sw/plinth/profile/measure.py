@@ -18,7 +18,7 @@ from plinth.network.network import Network
 from plinth.profile.batch_fit import batch_fit
 from plinth.profile.batches import BenchDevice, MeasuredBatch, Transfer
 from plinth.profile.cache import cache_sweep, stated_caches
-from plinth.profile.fits import LEAST_MEASUREMENTS, Fit, Sample, fit_of
+from plinth.profile.fits import LEAST_MEASUREMENTS, Sample, fit_of, linear_transfer
 from plinth.profile.networks import Bounds, SizedNetwork, benchmark_networks
 from plinth.profile.profile import (
     ENERGY,
@@ -36,7 +36,7 @@ from plinth.profile.works import MESSAGE, READ, WRITE
 from plinth.train.settings import network_digest
 
 #: Words of transfers: fits are made from every other one.
-TRANSFER_WORDS = tuple(1 << bits for bits in range(6, 21))
+TRANSFER_WORDS = tuple(words for bits in range(6, 21) for words in (1 << bits, 3 << bits >> 1))
 #: Seed of the order in which batches are timed.
 ORDER_SEED = 0
 #: Called with how much is done, of how much, and of what.
@@ -94,7 +94,7 @@ def measured(device: BenchDevice, bounds: Bounds, *, watts: float | None = None,
     kinds = _kinds(fitted, checking, transfers)
     fits = {kind: profile.fit for kind, profile in kinds.items()}
     whole = batch_fit(fits, fitted)
-    net, word = _message(fits)
+    net, word = _message(kinds)
     costs = table_costs(fitted, net_seconds=net, word_seconds=word)
     cache = cache_sweep(progress=lambda done, total: progress(done, total, "cache")) if with_cache else None
     return Profile(
@@ -138,13 +138,15 @@ def _kinds(fitted: Sequence[MeasuredBatch], checking: Sequence[MeasuredBatch], t
             if sum(sample.fitted for sample in some) >= LEAST_MEASUREMENTS}
 
 
-def _message(fits: dict[str, Fit]) -> tuple[float, float]:
+def _message(kinds: dict[str, KindProfile]) -> tuple[float, float]:
     """Seconds of a message however long, and of each of its words: between ranks, else the mean of both ways to and
     from the device."""
-    ways = [fits[kind] for kind in ((MESSAGE,) if MESSAGE in fits else (WRITE, READ)) if kind in fits]
+    ways = [linear_transfer(kinds[kind].samples) for kind in ((MESSAGE,) if MESSAGE in kinds else (WRITE, READ))
+            if kind in kinds]
     if not ways:
         return 0.0, 0.0
-    return (sum(fit.constant for fit in ways) / len(ways), sum(fit.coefficients[0] for fit in ways) / len(ways))
+    net, word = (sum(way) / len(ways) for way in zip(*ways, strict=True))
+    return net, word
 
 
 def with_local(profile: Profile, device: BenchDevice, network: Network, batch: int, *, metric: str = TIME,

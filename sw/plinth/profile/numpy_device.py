@@ -18,7 +18,7 @@ from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.plan.planning import data_parallel
 from plinth.profile.batches import MeasuredBatch, Transfer, operation_of, random_batch, training_rule
-from plinth.profile.timing import shortest
+from plinth.profile.timing import busy_seconds, shortest
 from plinth.profile.works import READ, WRITE, batch_works
 from plinth.runtime.numpy_executor import NumpyExecutor, step_bytes
 from plinth.runtime.overlay import Overlay
@@ -71,11 +71,10 @@ class NumpyDevice:
         view: HostView = executor.view
         view.load(executor, initial_parameters(network, 0))
         view.write_batch(executor, *random_batch(network, batch))
-        whole, until, found = float("inf"), time.perf_counter() + STEP_SECONDS, {}
+        whole, until = float("inf"), time.perf_counter() + STEP_SECONDS
+        found: dict[str, float] = {}
         for number in range(MOST_STEPS):
-            start = time.perf_counter()
-            executor.step()
-            whole = min(whole, time.perf_counter() - start)
+            whole = min(whole, busy_seconds(executor.step))
             seconds: dict[str, float] = {}
             for operation, took in executor.timed():
                 seconds[_name(operation)] = seconds.get(_name(operation), 0.0) + took

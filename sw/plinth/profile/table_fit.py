@@ -6,8 +6,8 @@ A batch of ``b`` samples of a network with ``W`` multiply-adds and ``n`` units g
     b (W flop + n act)                   = T_FP       forward alone, where it is known
 
 The first gives all but how activations and errors share what they take together; the second, by what multiply-adds
-leave of it, that share, which is a half where no batch tells its forward time. The form is linear in a batch's
-multiply-adds: where rates differ by sizes, it holds for the sizes that it was fitted to, about.
+and the constant's share leave of it, that share, which is a half where no batch tells its forward time. The form is
+linear in a batch's multiply-adds: where rates differ by sizes, it holds for the sizes that it was fitted to, about.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ def table_costs(batches: Sequence[MeasuredBatch], *, net_seconds: float, word_se
     act = both / 2
     if known:
         forward = np.array([batch.forward_seconds for batch in batches if batch.forward_seconds is not None])
-        left = np.maximum(forward - flop * macs[known], 0.0)
+        left = np.maximum(forward - flop * macs[known] - constant * forward / seconds[known], 0.0)
         # Least squares of one coefficient, relative to the forward times.
         shares = unit[known] / forward
         act = float(min(both, (shares * left / forward).sum() / (shares**2).sum()))

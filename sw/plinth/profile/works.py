@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from math import prod
 
 from plinth.errors import UserError
-from plinth.network.layers import MaxPool, MeanPool, Relu, Sigmoid, Tanh
+from plinth.network.layers import Layer, MaxPool, MeanPool, Relu, Sigmoid, Tanh
 from plinth.network.network import Network
 from plinth.partition.graph import LOSS, Epilogue, Node, from_network
 from plinth.step.tasks import BPROP, FPROP, UPDATE
 
 #: Kinds of layers behind a product that are measured: functions, and pools.
-FUNCTIONS = {Relu: "relu", Tanh: "tanh", Sigmoid: "sigmoid"}
-POOLS = {MaxPool: "max-pool", MeanPool: "mean-pool"}
+FUNCTIONS: dict[type[Layer], str] = {Relu: "relu", Tanh: "tanh", Sigmoid: "sigmoid"}
+POOLS: dict[type[Layer], str] = {MaxPool: "max-pool", MeanPool: "mean-pool"}
 #: The addition of a bias where no function follows.
 BIAS = "bias"
 #: Names of the two directions of what is no product.
