@@ -32,7 +32,7 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "sparse_words_on_dies", "sparse_die_utilisation", "sparse_inference_scaling", "sparse_sgd_scaling",
                "sparse_words_over_formula", "fullest_owner", "ps_ar_crossover_error", "partition_search_gap",
                "staleness_gain", "hybrid_times", "hybrid_on_dies",
-               "repeated_rows", "curves_of_ways", "api_lines")
+               "repeated_rows", "curves_of_ways", "api_lines", "profile_fit_error")
 #: Rows of `plinth accuracy`; `plinth.bench.accuracy` has them.
 ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.

@@ -58,34 +58,19 @@ def profile(device: str, network: str | None, batch: int, metric: str, memory: s
     from plinth.api.choices import die_of, preset_of
     from plinth.network.zoo import NETWORKS
     from plinth.output import check_ending, check_places, check_writable
-    from plinth.profile.devices import device_name, memory_limit, opened_device
-    from plinth.profile.measure import check_metric, measured, with_local
+    from plinth.profile.job import ProfileJob, run_profile
     from plinth.profile.profile import save_profile
-    from plinth.profile.widest import hidden_layers
     from plinth.report.profile import draw_profile, show_profile
 
     check_ending("--out", out, ".json")
     check_ending("--picture", picture, ".png")
     check_places({"--out": out, "--picture": picture}, {"--network": file_of(network, NETWORKS)})
     check_writable(out, picture)
-    name, limit_bytes = device_name(device), _bytes(memory)
-    check_metric(metric, watts)
-    parameters = die_of(preset_of(machine, None))
-    memory_words = (limit_bytes or defaults.MEMORY_MIB << 20) // parameters.word_bytes
-    definition, bounds = None, name.bounds
-    if network is not None:
-        definition = open_network(network)
-        hidden_layers(definition)
-        bounds = bounds.covering(definition, batch)
-    with Activity(f"making {device} ready") as activity, opened_device(name, parameters, memory_words, clock_mhz
-                                                                       ) as opened:
-        activity.begin(f"measuring {device}", "steps")
-        found = measured(opened, bounds, watts=watts, with_cache=name.is_host, progress=lambda done, total, what: (
-            activity.update(done, total, what)))
-        if definition is not None:
-            activity.begin(f"choosing layers of {definition.name}")
-            found = with_local(found, opened, definition, batch, metric=metric, limit_bytes=memory_limit(
-                found, parameters, memory_words, limit_bytes))
+    job = ProfileJob(device=device, parameters=die_of(preset_of(machine, None)), network=None if network is None
+                     else open_network(network), batch=batch, metric=metric, memory_bytes=_bytes(memory),
+                     clock_mhz=clock_mhz, watts=watts)
+    with Activity(f"making {device} ready", "steps") as activity:
+        found = run_profile(job, activity.begin, activity.update)
         report = found.to_data()
         if out is not None:
             save_profile(out, found)

@@ -14,14 +14,14 @@ import numpy as np
 from plinth.network.network import Network
 from plinth.profile.batches import MeasuredBatch
 from plinth.profile.costs import units
-from plinth.profile.fits import Fit, relative_least_squares
+from plinth.profile.fits import KindFit, relative_least_squares
 from plinth.profile.works import batch_works
 
 #: Names of the two sets of terms.
 OPERATIONS, AMOUNTS = "operations", "amounts"
 
 
-def _of_operations(fits: Mapping[str, Fit], network: Network, batch: int) -> list[float]:
+def _of_operations(fits: Mapping[str, KindFit], network: Network, batch: int) -> list[float]:
     """Layers, and seconds of products, of other operations and of updates."""
     products = others = updates = 0.0
     for work in batch_works(network, batch):
@@ -35,13 +35,13 @@ def _of_operations(fits: Mapping[str, Fit], network: Network, batch: int) -> lis
     return [float(len(network.weighted)), products, others, updates]
 
 
-def _of_amounts(fits: Mapping[str, Fit], network: Network, batch: int) -> list[float]:
+def _of_amounts(fits: Mapping[str, KindFit], network: Network, batch: int) -> list[float]:
     """Layers, multiply-adds, units and weights of a batch."""
     return [float(len(network.weighted)), float(batch * network.macs), float(batch * units(network)),
             float(network.parameters)]
 
 
-_TERMS: dict[str, Callable[[Mapping[str, Fit], Network, int], list[float]]] = {
+_TERMS: dict[str, Callable[[Mapping[str, KindFit], Network, int], list[float]]] = {
     OPERATIONS: _of_operations, AMOUNTS: _of_amounts}
 #: Coefficients of a fit: the constant and four terms.
 COEFFICIENTS = 5
@@ -76,7 +76,7 @@ class BatchFit:
         """Whether it is by the fits of single operations."""
         return self.terms == OPERATIONS
 
-    def seconds(self, fits: Mapping[str, Fit], network: Network, batch: int) -> float:
+    def seconds(self, fits: Mapping[str, KindFit], network: Network, batch: int) -> float:
         """Seconds of a training batch of a network, by the fits of its operations.
 
         Raises
@@ -89,7 +89,7 @@ class BatchFit:
         return float(np.dot(self.coefficients, [1.0, *_TERMS[self.terms](fits, network, batch)]))
 
 
-def batch_fit(fits: Mapping[str, Fit], batches: Sequence[MeasuredBatch]) -> BatchFit:
+def batch_fit(fits: Mapping[str, KindFit], batches: Sequence[MeasuredBatch]) -> BatchFit:
     """The fit of batches; by their operations if all of them have told these.
 
     Raises

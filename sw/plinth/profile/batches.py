@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.network.network import Network
-from plinth.profile.works import Work, batch_works
+from plinth.profile.works import BatchWork, batch_works
 from plinth.update.kinds import ADAGRAD
 from plinth.update.rule import UpdateRule, rule_for
 from plinth_hw.isa.parameters import DieParameters
@@ -42,7 +42,7 @@ class MeasuredBatch:
     forward_seconds : float or None
         Of forward propagation and loss alone; None: the device does not tell.
     operations : dict of str to float
-        Seconds of each operation by the name that :class:`~plinth.profile.works.Work` has of it; empty: the device
+        Seconds of each operation by the name that :class:`~plinth.profile.works.BatchWork` has of it; empty: the device
         does not tell.
     """
 
@@ -59,14 +59,14 @@ class MeasuredBatch:
                        operations={name: min(seconds, other.operations.get(name, seconds))
                                    for name, seconds in self.operations.items()})
 
-    def works(self) -> list[tuple[Work, float]]:
+    def works(self) -> list[tuple[BatchWork, float]]:
         """The operations whose seconds are known, with these."""
         return [(work, self.operations[work.operation]) for work in batch_works(self.network, self.batch)
                 if work.operation in self.operations]
 
 
 @dataclass(frozen=True)
-class Transfer:
+class TimedTransfer:
     """A transfer that was timed: its kind, of :data:`~plinth.profile.works.TRANSFERS`, words and seconds."""
 
     kind: str
@@ -117,7 +117,7 @@ class BenchDevice(Protocol):
         """
         ...
 
-    def transfers(self, words: Iterable[int]) -> list[Transfer]:
+    def transfers(self, words: Iterable[int]) -> list[TimedTransfer]:
         """Time transfers to and from the device, each of so many words."""
         ...
 

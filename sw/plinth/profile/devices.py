@@ -11,7 +11,7 @@ from plinth.errors import UserError
 from plinth.files.documents import nearest
 from plinth.profile.batches import BenchDevice
 from plinth.profile.die_device import cosim_die, golden_die, serial_die
-from plinth.profile.networks import DIE, HOST, Bounds
+from plinth.profile.networks import DIE, HOST, SizeBounds
 from plinth.profile.numpy_device import NumpyDevice
 from plinth.profile.profile import Profile
 from plinth.profile.ranks import RankDevice
@@ -45,7 +45,7 @@ class DeviceName:
         return self.kind in HOSTS
 
     @property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> SizeBounds:
         """Sizes of the networks that it is measured by."""
         return HOST if self.is_host else DIE
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from plinth.lower.training import TrainingProgram, lower_training
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.plan.planning import data_parallel
-from plinth.profile.batches import MeasuredBatch, Transfer, operation_of, random_batch, training_rule
+from plinth.profile.batches import MeasuredBatch, TimedTransfer, operation_of, random_batch, training_rule
 from plinth.profile.timing import busy_seconds
 from plinth.profile.works import READ, WRITE, batch_works
 from plinth.runtime.arrays import cosim_array, golden_array, serial_array, with_window
@@ -152,7 +152,7 @@ class DieDevice:
             operations[name] = operations.get(name, 0.0) + cycle * (record.end - record.start)
         return MeasuredBatch(network, batch, cycle * (last - first), cycle * (turned - first), operations)
 
-    def transfers(self, words: Iterable[int]) -> list[Transfer]:
+    def transfers(self, words: Iterable[int]) -> list[TimedTransfer]:
         """Time writes to the die's memory and reads of it, as far as it reaches."""
         (die,) = self.array.dies
         found = []
@@ -160,9 +160,9 @@ class DieDevice:
             if count > self.memory_words:
                 break
             values = np.zeros(count, word_type(self.parameters.memory_format))
-            found += [Transfer(kind, count, min(_seconds(action) for _ in range(TRANSFER_TURNS))) for kind, action in (
-                (WRITE, lambda count=count, values=values: die.write_memory(0, values)),
-                (READ, lambda count=count: die.read_memory(0, count)))]
+            actions = {WRITE: partial(die.write_memory, 0, values), READ: partial(die.read_memory, 0, count)}
+            found += [TimedTransfer(kind, count, min(_seconds(action) for _ in range(TRANSFER_TURNS)))
+                      for kind, action in actions.items()]
         return found
 
     def memory_bytes(self, network: Network, batch: int) -> int:

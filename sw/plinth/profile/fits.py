@@ -6,8 +6,8 @@ constant and the greater of two terms::
     sum   t = t0 + a work + b words_1 + c words_2 + ...
     max   t = t0 + max(work / F, words / B)
 
-Work counts with sizes rounded up to a tile, where that predicts better: edges of tiles are idle units. Which form, and
-which tile, a kind has is what errs least on measurements that are left out in turn (:data:`FOLDS`); whether it is any
+Work counts with sizes rounded up to a tile, where that predicts better: edges of tiles are idle units. Which form and
+which tile a kind has is what errs least on measurements that are left out in turn (:data:`FOLDS`); whether it is any
 good is told by measurements that played no part in either (:mod:`plinth.profile.networks`).
 
 Each term belongs to a region: what takes a constant time, however small, is bound by occupancy, work by compute, words
@@ -154,7 +154,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Fit:
+class KindFit:
     """What a kind of work takes.
 
     Attributes
@@ -228,7 +228,7 @@ def relative_least_squares(columns: Numbers, seconds: Numbers) -> Numbers:
     return np.asarray(coefficients / scale, np.float64)
 
 
-def _fitted(kind: str, form: str, tile: Tile, samples: Sequence[Sample]) -> Fit:
+def _fitted(kind: str, form: str, tile: Tile, samples: Sequence[Sample]) -> KindFit:
     """The fit of one form and tile."""
     amounts = np.array([family(kind).of(sample.sizes, tile) for sample in samples], np.float64)
     seconds = np.array([sample.seconds for sample in samples])
@@ -237,15 +237,15 @@ def _fitted(kind: str, form: str, tile: Tile, samples: Sequence[Sample]) -> Fit:
     bounds = tuple(sizes.min(axis=0).tolist()), tuple(sizes.max(axis=0).tolist())
     if form == SUM:
         constant, *coefficients = relative_least_squares(np.hstack([ones, amounts]), seconds).tolist()
-        return Fit(kind, form, tile, constant, tuple(coefficients), *bounds)
+        return KindFit(kind, form, tile, constant, tuple(coefficients), *bounds)
     work, words = amounts[:, 0], amounts[:, 1:].sum(axis=1)
-    best: tuple[float, Fit] | None = None
+    best: tuple[float, KindFit] | None = None
     for ratio in _RATIOS * (work.mean() / words.mean()):
         greater = np.maximum(work, ratio * words)
         constant, each = relative_least_squares(np.hstack([ones, greater[:, None]]), seconds).tolist()
         residual = float((((constant + each * greater) / seconds - 1) ** 2).sum())
         if best is None or residual < best[0]:
-            best = residual, Fit(kind, form, tile, constant, (each, each * ratio), *bounds)
+            best = residual, KindFit(kind, form, tile, constant, (each, each * ratio), *bounds)
     assert best is not None
     return best[1]
 
@@ -268,7 +268,7 @@ def _left_out_error(kind: str, form: str, tile: Tile, samples: Sequence[Sample])
     return float(np.mean(errors)) if errors else 0.0
 
 
-def fit_of(kind: str, samples: Iterable[Sample]) -> Fit:
+def fit_of(kind: str, samples: Iterable[Sample]) -> KindFit:
     """The fit of a kind of work to the measurements that fits may be made from.
 
     Raises
@@ -296,7 +296,7 @@ def linear_transfer(samples: Sequence[Sample]) -> tuple[float, float]:
     return fit.constant, fit.coefficients[0]
 
 
-def median_error(fit: Fit, samples: Iterable[Sample], *, fitted: bool) -> float | None:
+def median_error(fit: KindFit, samples: Iterable[Sample], *, fitted: bool) -> float | None:
     """Median relative error of a fit, on the measurements that it was made from or on the others; None: there are
     none."""
     errors = [fit.error(sample) for sample in samples if sample.fitted == fitted]

@@ -16,10 +16,10 @@ from dataclasses import replace
 from plinth.errors import UserError
 from plinth.network.network import Network
 from plinth.profile.batch_fit import batch_fit
-from plinth.profile.batches import BenchDevice, MeasuredBatch, Transfer
+from plinth.profile.batches import BenchDevice, MeasuredBatch, TimedTransfer
 from plinth.profile.cache import cache_sweep, stated_caches
 from plinth.profile.fits import LEAST_MEASUREMENTS, Sample, fit_of, linear_transfer
-from plinth.profile.networks import Bounds, SizedNetwork, benchmark_networks
+from plinth.profile.networks import SizeBounds, SizedNetwork, benchmark_networks
 from plinth.profile.profile import (
     ENERGY,
     ENERGY_DELAY,
@@ -61,14 +61,14 @@ def check_metric(metric: str, watts: float | None) -> None:
         raise UserError(f"metric={metric} needs the power of the device, which has no meter; give watts=")
 
 
-def measured(device: BenchDevice, bounds: Bounds, *, watts: float | None = None, with_cache: bool = False,
+def measured(device: BenchDevice, bounds: SizeBounds, *, watts: float | None = None, with_cache: bool = False,
              progress: Progress = quiet) -> Profile:
     """Measure a device; nothing is chosen for a network yet.
 
     Parameters
     ----------
     device : BenchDevice
-    bounds : Bounds
+    bounds : SizeBounds
         Sizes of the networks whose batches are timed.
     watts : float or None
         Its power, where energy is asked for.
@@ -122,7 +122,7 @@ def _timed(device: BenchDevice, chosen: Sequence[tuple[bool, SizedNetwork]], pro
     return batches
 
 
-def _kinds(fitted: Sequence[MeasuredBatch], checking: Sequence[MeasuredBatch], transfers: Sequence[Transfer]
+def _kinds(fitted: Sequence[MeasuredBatch], checking: Sequence[MeasuredBatch], transfers: Sequence[TimedTransfer]
            ) -> dict[str, KindProfile]:
     """Fits of all kinds of work of which there are measurements enough, with these."""
     samples: dict[str, list[Sample]] = {}

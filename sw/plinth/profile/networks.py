@@ -41,7 +41,7 @@ _DRAWS = 100
 
 
 @dataclass(frozen=True)
-class Bounds:
+class SizeBounds:
     """What sizes are drawn from, and how many networks.
 
     Attributes
@@ -67,8 +67,8 @@ class Bounds:
     perceptrons: int
     convolutional: int
 
-    def covering(self, network: Network, batch: int) -> Bounds:
-        """Bounds within which layers and batch of a network lie as well."""
+    def covering(self, network: Network, batch: int) -> SizeBounds:
+        """SizeBounds within which layers and batch of a network lie as well."""
         works = [work.sizes for work in batch_works(network, batch) if work.kind.startswith("product")]
         widths = [width for _, *sizes in works for width in sizes]
         return replace(self, widths=_with(self.widths, widths), batches=_with(self.batches, [batch]))
@@ -79,9 +79,9 @@ def _with(bounds: tuple[int, int], sizes: list[int]) -> tuple[int, int]:
 
 
 #: Of a host, and of a die, which is simulated a few hundred thousand cycles a second.
-HOST = Bounds(widths=(16, 1024), batches=(16, 256), channels=(4, 32), images=(8, 64), sides=(8, 12, 16, 24),
+HOST = SizeBounds(widths=(16, 1024), batches=(16, 256), channels=(4, 32), images=(8, 64), sides=(8, 12, 16, 24),
               most_macs=1 << 28, perceptrons=40, convolutional=20)
-DIE = Bounds(widths=(8, 96), batches=(8, 64), channels=(2, 8), images=(4, 12), sides=(6, 8), most_macs=1 << 20,
+DIE = SizeBounds(widths=(8, 96), batches=(8, 64), channels=(2, 8), images=(4, 12), sides=(6, 8), most_macs=1 << 20,
              perceptrons=28, convolutional=10)
 
 
@@ -97,14 +97,13 @@ def _drawn(generator: np.random.Generator, bounds: tuple[int, int]) -> int:
     return round(float(np.exp(generator.uniform(low, high))))
 
 
-def perceptron(inputs: int, widths: tuple[int, ...], function: type[Layer], name: str = "perceptron",
-               outputs: int = CLASSES) -> Network:
+def _perceptron(inputs: int, widths: tuple[int, ...], function: type[Layer]) -> Network:
     """A perceptron with hidden layers of some widths, each with a function behind it."""
     layers: list[Layer] = []
     for number, width in enumerate(widths, 1):
         layers += [Dense(name=f"fc{number}", outputs=width), function(name=f"function{number}")]
-    return Network(name=name, input=Shape((inputs,)), layers=(
-        *layers, Dense(name="output", outputs=outputs), SoftmaxCrossEntropy(name="loss")))
+    return Network(name="perceptron", input=Shape((inputs,)), layers=(
+        *layers, Dense(name="output", outputs=CLASSES), SoftmaxCrossEntropy(name="loss")))
 
 
 def _convolutional(channels: tuple[int, int, int], side: int, function: type[Layer], pool: type[MaxPool | MeanPool]
@@ -123,7 +122,7 @@ def _even(value: int) -> int:
     return max(2, 2 * round(value / 2))
 
 
-def _small_enough(bounds: Bounds, draw: Callable[[], SizedNetwork]) -> SizedNetwork:
+def _small_enough(bounds: SizeBounds, draw: Callable[[], SizedNetwork]) -> SizedNetwork:
     """The first of what is drawn that does not take too long; of many the last one."""
     for _ in range(_DRAWS):
         drawn = draw()
@@ -132,19 +131,19 @@ def _small_enough(bounds: Bounds, draw: Callable[[], SizedNetwork]) -> SizedNetw
     return drawn
 
 
-def _perceptrons(bounds: Bounds, count: int, seed: int) -> Iterator[SizedNetwork]:
+def _perceptrons(bounds: SizeBounds, count: int, seed: int) -> Iterator[SizedNetwork]:
     generator = np.random.default_rng(seed)
 
     def draw(number: int) -> SizedNetwork:
         inputs, *widths = (_drawn(generator, bounds.widths) for _ in range(2 + number % 3))
-        return SizedNetwork(perceptron(inputs, tuple(widths), FUNCTIONS[number // 3 % 3]),
+        return SizedNetwork(_perceptron(inputs, tuple(widths), FUNCTIONS[number // 3 % 3]),
                             _drawn(generator, bounds.batches))
 
     for number in range(count):
         yield _small_enough(bounds, partial(draw, number))
 
 
-def _convolutionals(bounds: Bounds, count: int, seed: int) -> Iterator[SizedNetwork]:
+def _convolutionals(bounds: SizeBounds, count: int, seed: int) -> Iterator[SizedNetwork]:
     generator = np.random.default_rng([seed, 1])
 
     def draw(number: int) -> SizedNetwork:
@@ -156,7 +155,7 @@ def _convolutionals(bounds: Bounds, count: int, seed: int) -> Iterator[SizedNetw
         yield _small_enough(bounds, partial(draw, number))
 
 
-def benchmark_networks(bounds: Bounds, *, checking: bool) -> list[SizedNetwork]:
+def benchmark_networks(bounds: SizeBounds, *, checking: bool) -> list[SizedNetwork]:
     """The networks that fits are made from, or those that check them."""
     share, seed = (2, CHECK_SEED) if checking else (1, FIT_SEED)
     return [*_perceptrons(bounds, -(-bounds.perceptrons // share), seed),

@@ -17,7 +17,7 @@ from plinth.lower.training import trained_sharding
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.plan.planning import data_parallel
-from plinth.profile.batches import MeasuredBatch, Transfer, operation_of, random_batch, training_rule
+from plinth.profile.batches import MeasuredBatch, TimedTransfer, operation_of, random_batch, training_rule
 from plinth.profile.timing import busy_seconds, shortest
 from plinth.profile.works import READ, WRITE, batch_works
 from plinth.runtime.numpy_executor import NumpyExecutor, step_bytes
@@ -84,13 +84,13 @@ class NumpyDevice:
         forward = {work.operation for work in batch_works(network, batch) if work.is_forward}
         return MeasuredBatch(network, batch, whole, sum(found[name] for name in forward & found.keys()), found)
 
-    def transfers(self, words: Iterable[int]) -> list[Transfer]:
+    def transfers(self, words: Iterable[int]) -> list[TimedTransfer]:
         """Time copies of arrays: what goes to an executor of this process, and what is read of one."""
         found = []
         for count in words:
             source, target = np.zeros(count, np.float32), np.empty(count, np.float32)
-            found += [Transfer(WRITE, count, shortest([partial(np.copyto, target, source)]) / 1e9),
-                      Transfer(READ, count, shortest([source.copy]) / 1e9)]
+            found += [TimedTransfer(WRITE, count, shortest([partial(np.copyto, target, source)]) / 1e9),
+                      TimedTransfer(READ, count, shortest([source.copy]) / 1e9)]
         return found
 
     def memory_bytes(self, network: Network, batch: int) -> int:

@@ -22,7 +22,7 @@ from plinth.profile.batch_fit import BatchFit
 from plinth.profile.batches import MeasuredBatch
 from plinth.profile.cache import CacheSweep
 from plinth.profile.costs import KernelCosts, units
-from plinth.profile.fits import FAMILIES, FORMS, MAX, Fit, Sample, median_error, work_of
+from plinth.profile.fits import FAMILIES, FORMS, MAX, KindFit, Sample, median_error, work_of
 from plinth.profile.table_fit import table_costs
 from plinth.profile.widest import Widest, shares, widths_of, with_widths
 from plinth.profile.works import batch_works
@@ -41,7 +41,7 @@ class KindProfile:
     """A kind of work: its fit, and what it was measured at; no measurements in a profile that was read of a file's fits
     alone."""
 
-    fit: Fit
+    fit: KindFit
     samples: tuple[Sample, ...] = ()
 
     def error(self, *, fitted: bool) -> float | None:
@@ -120,7 +120,7 @@ class Profile:
         return None if self.local is None else self.local.widths
 
     @property
-    def fits(self) -> dict[str, Fit]:
+    def fits(self) -> dict[str, KindFit]:
         """Fits by kind of work."""
         return {kind: profile.fit for kind, profile in self.kinds.items()}
 
@@ -234,7 +234,7 @@ def _kind_data(kind: KindProfile) -> dict[str, Any]:
                  "region": fit.region(sample.sizes), "fitted_to": sample.fitted} for sample in kind.samples]}
 
 
-def batch_samples(batches: Iterable[MeasuredBatch], fit: BatchFit, fits: Mapping[str, Fit], *, fitted: bool
+def batch_samples(batches: Iterable[MeasuredBatch], fit: BatchFit, fits: Mapping[str, KindFit], *, fitted: bool
                   ) -> list[BatchSample]:
     """Batches beside what a fit says of them."""
     return [BatchSample(batch.network.macs, units(batch.network), batch.network.parameters, batch.batch, batch.seconds,
@@ -339,5 +339,5 @@ def _kind(row: Mapping[str, Any], where: str) -> KindProfile:
         raise _wrong(where, f"a size of {kind} is 0")
     samples = tuple(Sample(tuple(measurement["sizes"]), _positive(measurement["measured_seconds"], where),
                            measurement["fitted_to"]) for measurement in row["measurements"])
-    return KindProfile(Fit(kind, row["form"], tuple(row["tile"]), row["constant_seconds"],
+    return KindProfile(KindFit(kind, row["form"], tuple(row["tile"]), row["constant_seconds"],
                            tuple(row["coefficients"]), tuple(row["least_sizes"]), tuple(row["most_sizes"])), samples)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable
 
 from plinth.errors import UserError
-from plinth.profile.batches import Transfer
+from plinth.profile.batches import TimedTransfer
 from plinth.profile.numpy_device import NumpyDevice
 from plinth.profile.works import MESSAGE
 from plinth.runtime.launcher import launched, printed
@@ -36,7 +36,7 @@ class RankDevice(NumpyDevice):
             raise UserError("device mpi starts two ranks itself, and is one of several processes here; leave mpiexec "
                             "out")
 
-    def transfers(self, words: Iterable[int]) -> list[Transfer]:
+    def transfers(self, words: Iterable[int]) -> list[TimedTransfer]:
         """Time messages one way between two ranks.
 
         Raises
@@ -46,7 +46,7 @@ class RankDevice(NumpyDevice):
         """
         sizes = list(words)
         text = printed(2, ["-c", f"from plinth.profile.ranks import print_messages; print_messages({sizes!r})"])
-        return [Transfer(MESSAGE, size, seconds) for size, seconds in zip(sizes, json.loads(text), strict=True)]
+        return [TimedTransfer(MESSAGE, size, seconds) for size, seconds in zip(sizes, json.loads(text), strict=True)]
 
 
 def print_messages(sizes: list[int]) -> None:

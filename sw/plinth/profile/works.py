@@ -39,7 +39,7 @@ WRITE, READ, MESSAGE = TRANSFERS = "write", "read", "message"
 
 
 @dataclass(frozen=True)
-class Work:
+class BatchWork:
     """An operation of a training batch.
 
     Attributes
@@ -62,7 +62,7 @@ class Work:
         return self.kind.endswith((FPROP, FORWARD)) or self.kind == LOSS
 
 
-def batch_works(network: Network, batch: int) -> list[Work]:
+def batch_works(network: Network, batch: int) -> list[BatchWork]:
     """The operations of a training batch of a network on one device.
 
     Raises
@@ -71,25 +71,25 @@ def batch_works(network: Network, batch: int) -> list[Work]:
         If the network has a layer that no micro-benchmark measures; the message names it.
     """
     graph = from_network(network)
-    found: list[Work] = []
+    found: list[BatchWork] = []
     for node in graph.nodes:
         found += _loss(network, node, batch) if node.kind == LOSS else _layer(node, batch)
     return found
 
 
-def _loss(network: Network, node: Node, batch: int) -> Iterator[Work]:
-    yield Work(node.name, LOSS, (batch, network.shapes[network.layers[-1].name].inputs[0].elements))
+def _loss(network: Network, node: Node, batch: int) -> Iterator[BatchWork]:
+    yield BatchWork(node.name, LOSS, (batch, network.shapes[network.layers[-1].name].inputs[0].elements))
 
 
-def _layer(node: Node, batch: int) -> Iterator[Work]:
+def _layer(node: Node, batch: int) -> Iterator[BatchWork]:
     """A weighted layer with what follows it."""
     if node.kind not in ("dense", "convolution") or node.tiling is not None:
         raise _unknown(node.name, node.kind if node.tiling is None else "convolution by Winograd tiles")
     kind, sizes = _product(node, batch)
     for direction, suffix in ((FPROP, "fprop"), (BPROP, "bprop"), (UPDATE, "update_grad")):
         if direction != BPROP or not node.network_inputs:
-            yield Work(f"{node.name}.{suffix}", f"{kind} {direction}", sizes)
-    yield Work(f"{node.name}.update", "update", (node.weights + node.bias,))
+            yield BatchWork(f"{node.name}.{suffix}", f"{kind} {direction}", sizes)
+    yield BatchWork(f"{node.name}.update", "update", (node.weights + node.bias,))
     pools = [behind for behind in node.epilogue if type(behind.layer) in POOLS]
     for pool in pools:
         yield from _pool(pool, node, batch)
@@ -103,8 +103,8 @@ def _layer(node: Node, batch: int) -> Iterator[Work]:
     function = FUNCTIONS[type(others[0].layer)] if others else BIAS
     if node.epilogue:
         rows = batch * node.raw_positions
-        yield Work(f"{node.name}.output", f"{function} {FORWARD}", (rows, node.output_channels))
-        yield Work(f"{node.name}.backward", f"{function} {BACKWARD}", (rows, node.output_channels))
+        yield BatchWork(f"{node.name}.output", f"{function} {FORWARD}", (rows, node.output_channels))
+        yield BatchWork(f"{node.name}.backward", f"{function} {BACKWARD}", (rows, node.output_channels))
 
 
 def _product(node: Node, batch: int) -> tuple[str, tuple[int, ...]]:
@@ -115,12 +115,12 @@ def _product(node: Node, batch: int) -> tuple[str, tuple[int, ...]]:
                            prod(node.window.kernel))
 
 
-def _pool(pool: Epilogue, node: Node, batch: int) -> Iterator[Work]:
+def _pool(pool: Epilogue, node: Node, batch: int) -> Iterator[BatchWork]:
     layer = pool.layer
     assert isinstance(layer, (MaxPool, MeanPool))
     before, behind = (batch * prod(size) * node.output_channels for size in (pool.size, pool.output))
     for direction in (FORWARD, BACKWARD):
-        yield Work(f"{pool.name}.{direction}", f"{POOLS[type(layer)]} {direction}", (
+        yield BatchWork(f"{pool.name}.{direction}", f"{POOLS[type(layer)]} {direction}", (
             before, behind, prod(layer.kernel), node.output_channels))
 
 

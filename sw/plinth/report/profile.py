@@ -35,19 +35,34 @@ def _unit(kind: str) -> str:
     return next(unit for _, unit, names in PANELS if kind.startswith(names))
 
 
+def kind_rows(report: Mapping[str, Any]) -> list[list[str]]:
+    """The table of kinds of work of a profile's report, its head first."""
+    rows = [["kind", "measured", "least time", "from", "to", "", "fit error", "of others", "form, bound by"]]
+    for row in report["kinds"]:
+        regions = Counter(measurement["region"] for measurement in row["measurements"])
+        amounts = [measurement["amount"] for measurement in row["measurements"]]
+        bounds = [f"{end(amounts, default=0):,.0f}" for end in (min, max)]
+        rows.append([row["kind"], str(len(amounts)), duration(row["constant_seconds"]), *bounds, _unit(row["kind"]),
+                     _percent(row["fit_error"]), _percent(row["check_error"]), f"{row['form']}: " + ", ".join(
+                         region for region, _ in regions.most_common())])
+    return rows
+
+
+def cost_rows(report: Mapping[str, Any]) -> list[list[str]]:
+    """The coefficients of Table 2 of a profile's report, in seconds."""
+    return [[name, f"{report['costs'][key]:.4g}"] for name, key in (
+        ("alpha_flop", "flop_seconds"), ("alpha_act", "act_seconds"), ("alpha_err", "err_seconds"),
+        ("a batch", "batch_seconds"), ("alpha_net", "net_seconds"), ("a word", "word_seconds"))]
+
+
 def show_profile(console: Console, report: Mapping[str, Any]) -> None:
     """Print a profile's report: kinds of work, whole batches, Table 2, and the local layers."""
     console.print(f"[bold]{report['device']}[/bold]: " + ", ".join(
         f"{name} {text}" for name, text in report["measured_under"].items()), highlight=False)
-    table = new_table("kind", "measured", "least time", "from", "to", "", "fit error", "of others", "form, bound by",
-                      text=("kind", "", "form, bound by"))
-    for row in report["kinds"]:
-        regions = Counter(measurement["region"] for measurement in row["measurements"])
-        amounts = [measurement["amount"] for measurement in row["measurements"]]
-        table.add_row(row["kind"], str(len(amounts)), duration(row["constant_seconds"]), f"{min(amounts):,.0f}",
-                      f"{max(amounts):,.0f}", _unit(row["kind"]), _percent(row["fit_error"]),
-                      _percent(row["check_error"]), f"{row['form']}: " + ", ".join(
-                          region for region, _ in regions.most_common()))
+    head, *rows = kind_rows(report)
+    table = new_table(*head, text=("kind", "", "form, bound by"))
+    for row in rows:
+        table.add_row(*row)
     print_table(console, table)
     batch = report["batch_fit"]
     console.print(f"{len(report['batches'])} whole batches by {batch['terms']}: off by {_percent(batch['fit_error'])}, "
@@ -63,12 +78,10 @@ def show_profile(console: Console, report: Mapping[str, Any]) -> None:
 
 
 def _show_costs(console: Console, report: Mapping[str, Any]) -> None:
-    costs = report["costs"]
     where = f" of {report['network']}'s range" if report["local"] is not None else ""
     table = new_table("Table 2", "seconds", text=("Table 2",))
-    for name, key in (("alpha_flop", "flop_seconds"), ("alpha_act", "act_seconds"), ("alpha_err", "err_seconds"),
-                      ("a batch", "batch_seconds"), ("alpha_net", "net_seconds"), ("a word", "word_seconds")):
-        table.add_row(name, f"{costs[key]:.4g}")
+    for row in cost_rows(report):
+        table.add_row(*row)
     print_table(console, table)
     console.print(f"Table 2 is fitted to batches{where}; fitted to all that were measured it is off by "
                   f"{_percent(report['costs_error'])} in the median on others", highlight=False)
