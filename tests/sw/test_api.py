@@ -219,7 +219,8 @@ def test_arguments_of_messages_have_flags() -> None:
                                                             "--network"}
     assert {*FLAGS.values(), *SWITCHES.values()} <= words | {"--reduce"}
     taken = {name for function in (plinth.plan, plinth.simulate, plinth.train, plinth.network, plinth.array,
-                                   plinth.profile, plinth.PlanResult.step) for name in inspect.signature(function).parameters}
+                                   plinth.profile, plinth.PlanResult.step)
+             for name in inspect.signature(function).parameters}
     assert set(FLAGS) - taken == {"plan", "out", "bitstream", "resume", "change", "waves"}
 
 

@@ -8,7 +8,8 @@ from plinth.errors import UserError
 from plinth.update.law import NUMBERS
 
 #: Flags by the argument that a message names, ``batch=``, or gives a value, ``batch=16``.
-FLAGS = {"check_every": "--check", "clock_mhz": "--clock-mhz", "dense_from": "--dense-from", "lists": "--parts", "memory_mib": "--memory",
+FLAGS = {"check_every": "--check", "clock_mhz": "--clock-mhz", "dense_from": "--dense-from",
+         "lists": "--parts", "memory_mib": "--memory",
          "save_every": "--save-every", "x": "--data", **{name: f"--{name}" for name in (
              "array", "batch", "bitstream", "change", "copies", "cost", "device", "die", "dies", "epochs", "format",
              "kinks", "machine", "memory", "metric", "model", "out", "plan", "planner", "predict", "rate", "reduce",

@@ -160,7 +160,8 @@ class DieDevice:
             if count > self.memory_words:
                 break
             values = np.zeros(count, word_type(self.parameters.memory_format))
-            actions = {WRITE: partial(die.write_memory, 0, values), READ: partial(die.read_memory, 0, count)}
+            actions: dict[str, Callable[[], object]] = {
+                WRITE: partial(die.write_memory, 0, values), READ: partial(die.read_memory, 0, count)}
             found += [TimedTransfer(kind, count, min(_seconds(action) for _ in range(TRANSFER_TURNS)))
                       for kind, action in actions.items()]
         return found
