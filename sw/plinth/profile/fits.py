@@ -139,6 +139,11 @@ def family(kind: str) -> Amounts:
     return FAMILIES[kind]
 
 
+def _moved(terms: Sequence[Term], amounts: Sequence[float] | Numbers) -> float:
+    """Words of all terms that bandwidth bounds."""
+    return float(sum(amount for term, amount in zip(terms, amounts, strict=True) if term.region == BANDWIDTH))
+
+
 def work_of(kind: str, sizes: Sequence[int]) -> float:
     """The amount of a kind of work by its sizes: multiply-adds, elements, weights or words."""
     return float(family(kind).of(sizes, (1, 1))[0])
@@ -167,7 +172,7 @@ class KindFit:
     constant : float
         Seconds of the least work.
     coefficients : tuple of float
-        Seconds of one of each term of the family; of form ``max`` of the first one, and of the sum of all others.
+        Seconds of one of each term of the family; of form ``max`` of the first one, and of a word of the others.
     least, most : tuple of int
         Smallest and largest of each size that was measured: within these the fit is valid.
     """
@@ -185,7 +190,7 @@ class KindFit:
         amounts, terms = family(self.kind).of(sizes, self.tile), family(self.kind).terms
         parts = dict.fromkeys(REGIONS, 0.0) | {OCCUPANCY: self.constant}
         if self.form == MAX:
-            work, words = self.coefficients[0] * amounts[0], self.coefficients[1] * sum(amounts[1:])
+            work, words = self.coefficients[0] * amounts[0], self.coefficients[1] * _moved(terms, amounts)
             parts[COMPUTE if work >= words else BANDWIDTH] = max(work, words)
             return parts
         for term, coefficient, amount in zip(terms, self.coefficients, amounts, strict=True):
@@ -238,7 +243,7 @@ def _fitted(kind: str, form: str, tile: Tile, samples: Sequence[Sample]) -> Kind
     if form == SUM:
         constant, *coefficients = relative_least_squares(np.hstack([ones, amounts]), seconds).tolist()
         return KindFit(kind, form, tile, constant, tuple(coefficients), *bounds)
-    work, words = amounts[:, 0], amounts[:, 1:].sum(axis=1)
+    work, words = amounts[:, 0], np.array([_moved(family(kind).terms, row) for row in amounts])
     best: tuple[float, KindFit] | None = None
     for ratio in _RATIOS * (work.mean() / words.mean()):
         greater = np.maximum(work, ratio * words)

@@ -93,6 +93,8 @@ def measured(device: BenchDevice, bounds: SizeBounds, *, watts: float | None = N
     transfers = device.transfers(TRANSFER_WORDS)
     kinds = _kinds(fitted, checking, transfers)
     fits = {kind: profile.fit for kind, profile in kinds.items()}
+    fitted, checking = ([batch for batch in some if all(work.kind in fits for work, _ in batch.works())]
+                        for some in (fitted, checking))
     whole = batch_fit(fits, fitted)
     net, word = _message(kinds)
     costs = table_costs(fitted, net_seconds=net, word_seconds=word)

@@ -29,8 +29,8 @@ from plinth.network.network import Network
 from plinth.network.shape import Shape
 from plinth.profile.works import batch_works
 
-#: Seeds of sizes that fits are made from, and of those that check them. Sizes of seed 2 were looked at while the forms of
-#: fits were chosen: they check nothing any more.
+#: Seeds of sizes that fits are made from, and of those that check them. Sizes of seed 2 were looked at while the forms
+#: of fits were chosen: they check nothing any more.
 FIT_SEED, CHECK_SEED = 1, 3
 #: Functions and pools, in turn.
 FUNCTIONS: tuple[type[Layer], ...] = (Tanh, Relu, Sigmoid)

@@ -142,7 +142,7 @@ def widest(network: Network, limit_bytes: int, memory_bytes: Callable[[Network],
         low, high = (middle, high) if fits(choices[middle]) else (low, middle)
     chosen, rule = choices[low], "the widest of one common share that fit"
     if cost is not None:
-        some = choices[:low + 1][::-max(1, (low + 1) // MOST_SHARES)]
+        some = [choices[number] for number in {round(low * place / (MOST_SHARES - 1)) for place in range(MOST_SHARES)}]
         networks = {widths: with_widths(network, widths) for widths in some}
         chosen = min(some, key=lambda widths: cost(networks[widths]) / networks[widths].macs)
         rule = "the least cost for each multiply-add of those of one common share that fit"

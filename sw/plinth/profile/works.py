@@ -72,8 +72,10 @@ def batch_works(network: Network, batch: int) -> list[BatchWork]:
     """
     graph = from_network(network)
     found: list[BatchWork] = []
-    for node in graph.nodes:
-        found += _loss(network, node, batch) if node.kind == LOSS else _layer(node, batch)
+    # The bias of what the loss reads is added with the loss.
+    last = {edge.producer for edge in graph.edges if graph.nodes[edge.consumer].kind == LOSS}
+    for number, node in enumerate(graph.nodes):
+        found += _loss(network, node, batch) if node.kind == LOSS else _layer(node, batch, number in last)
     return found
 
 
@@ -81,8 +83,8 @@ def _loss(network: Network, node: Node, batch: int) -> Iterator[BatchWork]:
     yield BatchWork(node.name, LOSS, (batch, network.shapes[network.layers[-1].name].inputs[0].elements))
 
 
-def _layer(node: Node, batch: int) -> Iterator[BatchWork]:
-    """A weighted layer with what follows it."""
+def _layer(node: Node, batch: int, is_last: bool) -> Iterator[BatchWork]:
+    """A weighted layer with what follows it; the last one feeds the loss."""
     if node.kind not in ("dense", "convolution") or node.tiling is not None:
         raise _unknown(node.name, node.kind if node.tiling is None else "convolution by Winograd tiles")
     kind, sizes = _product(node, batch)
@@ -101,7 +103,7 @@ def _layer(node: Node, batch: int) -> Iterator[BatchWork]:
         raise UserError(f"layer {others[1].name!r} is a second function behind layer {node.name!r}, of which no "
                         "micro-benchmark tells anything; leave one of them out")
     function = FUNCTIONS[type(others[0].layer)] if others else BIAS
-    if node.epilogue:
+    if node.epilogue or (node.bias and not is_last):
         rows = batch * node.raw_positions
         yield BatchWork(f"{node.name}.output", f"{function} {FORWARD}", (rows, node.output_channels))
         yield BatchWork(f"{node.name}.backward", f"{function} {BACKWARD}", (rows, node.output_channels))
