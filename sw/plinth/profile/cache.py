@@ -53,8 +53,10 @@ class CacheSweep:
         return self.sizes[split - 1]
 
 
-def working_sets(least: int = LEAST_BYTES, most: int = MOST_BYTES) -> list[int]:
-    """Bytes of working sets: powers of two and those half an octave above."""
+def working_sets(least: int | None = None, most: int | None = None) -> list[int]:
+    """Bytes of working sets: powers of two and those half an octave above, by default from :data:`LEAST_BYTES` to
+    :data:`MOST_BYTES`."""
+    least, most = LEAST_BYTES if least is None else least, MOST_BYTES if most is None else most
     sizes = []
     while least <= most:
         sizes += [least, least * 3 // 2]

@@ -10,6 +10,7 @@ from plinth.profile.measure import check_metric, measured, with_local
 from plinth.profile.networks import SizeBounds
 from plinth.profile.profile import Profile
 from plinth.profile.widest import hidden_layers
+from plinth.profile.works import batch_works
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -78,10 +79,12 @@ def run_profile(job: ProfileJob, begin: Callable[[str], object] = lambda what: N
     bounds = job.bounds or name.bounds
     if network is not None:
         hidden_layers(network)
+        batch_works(network, job.batch)
         bounds = job.bounds or bounds.covering(network, job.batch)
     with opened_device(name, job.parameters, job.memory_words, job.clock_mhz) as device:
         begin(f"measuring {job.device}")
-        profile = measured(device, bounds, watts=job.watts, with_cache=name.is_host, progress=progress)
+        profile = measured(device, bounds, network=network, batch=job.batch, watts=job.watts, with_cache=name.is_host,
+                           progress=progress)
         if network is None:
             return profile
         begin(f"choosing layers of {network.name}")

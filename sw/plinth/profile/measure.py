@@ -19,7 +19,7 @@ from plinth.profile.batch_fit import batch_fit
 from plinth.profile.batches import BenchDevice, MeasuredBatch, TimedTransfer
 from plinth.profile.cache import cache_sweep, stated_caches
 from plinth.profile.fits import LEAST_MEASUREMENTS, Sample, fit_of, linear_transfer
-from plinth.profile.networks import SizeBounds, SizedNetwork, benchmark_networks
+from plinth.profile.networks import SizeBounds, SizedNetwork, benchmark_networks, network_sizes
 from plinth.profile.profile import (
     ENERGY,
     ENERGY_DELAY,
@@ -61,8 +61,8 @@ def check_metric(metric: str, watts: float | None) -> None:
         raise UserError(f"metric={metric} needs the power of the device, which has no meter; give watts=")
 
 
-def measured(device: BenchDevice, bounds: SizeBounds, *, watts: float | None = None, with_cache: bool = False,
-             progress: Progress = quiet) -> Profile:
+def measured(device: BenchDevice, bounds: SizeBounds, *, network: Network | None = None, batch: int = 1,
+             watts: float | None = None, with_cache: bool = False, progress: Progress = quiet) -> Profile:
     """Measure a device; nothing is chosen for a network yet.
 
     Parameters
@@ -70,6 +70,10 @@ def measured(device: BenchDevice, bounds: SizeBounds, *, watts: float | None = N
     device : BenchDevice
     bounds : SizeBounds
         Sizes of the networks whose batches are timed.
+    network : Network or None
+        Timed as well, at a few shares of its hidden widths.
+    batch : int
+        Samples of a batch of it.
     watts : float or None
         Its power, where energy is asked for.
     with_cache : bool
@@ -83,7 +87,8 @@ def measured(device: BenchDevice, bounds: SizeBounds, *, watts: float | None = N
         If no batch fits the device, or its clock stands still.
     """
     chosen = [(checking, sized) for checking in (False, True)
-              for sized in benchmark_networks(bounds, checking=checking)]
+              for sized in (*benchmark_networks(bounds, checking=checking), *(
+                  () if network is None else network_sizes(network, batch, bounds, checking=checking)))]
     batches = _timed(device, chosen, progress)
     fitted, checking = ([batch for batch, (of_check, _) in zip(batches, chosen, strict=True)
                          if batch is not None and of_check == check] for check in (False, True))

@@ -27,6 +27,7 @@ from plinth.network.layers import (
 )
 from plinth.network.network import Network
 from plinth.network.shape import Shape
+from plinth.profile.widest import widths_of, with_widths
 from plinth.profile.works import batch_works
 
 #: Seeds of sizes that fits are made from, and of those that check them. Sizes of seed 2 were looked at while the forms
@@ -37,6 +38,8 @@ FUNCTIONS: tuple[type[Layer], ...] = (Tanh, Relu, Sigmoid)
 POOLS = (MaxPool, MeanPool)
 #: Classes of the networks' outputs.
 CLASSES = 10
+#: Shares of the hidden widths of a network whose local layers are asked for.
+FIT_SHARES, CHECK_SHARES = (1 / 8, 1 / 4, 1 / 2, 1.0), (3 / 16, 3 / 8, 3 / 4)
 #: Networks that are drawn for one that is small enough, at most.
 _DRAWS = 100
 
@@ -154,6 +157,22 @@ def _convolutionals(bounds: SizeBounds, count: int, seed: int) -> Iterator[Sized
 
     for number in range(count):
         yield _small_enough(bounds, partial(draw, number))
+
+
+def network_sizes(network: Network, batch: int, bounds: SizeBounds, *, checking: bool) -> list[SizedNetwork]:
+    """A network with its hidden widths in a few shares, the whole one among those that fits are made from, as far as
+    they do not take too long.
+
+    Raises
+    ------
+    UserError
+        If a layer has no width that could be another, or there is no hidden one.
+    """
+    whole = widths_of(network)
+    scaled = [tuple(max(2, 2 * round(share * width / 2)) if share < 1 else width for width in whole)
+              for share in (CHECK_SHARES if checking else FIT_SHARES)]
+    sized = [SizedNetwork(with_widths(network, widths), batch) for widths in dict.fromkeys(scaled)]
+    return [each for each in sized if batch * each.network.macs <= bounds.most_macs]
 
 
 def benchmark_networks(bounds: SizeBounds, *, checking: bool) -> list[SizedNetwork]:

@@ -95,7 +95,7 @@ def test_the_profile_of_a_die_tells_its_products_and_batches(profile: Profile) -
     assert "stated" in profile.conditions["clock"] and profile.conditions["preset"] == "fpga-tiny"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_die_behind_a_serial_line_is_profiled() -> None:
     """The die counts, whatever its line takes; transfers end where its memory does."""
     words = SERIAL.block_ram_words
@@ -123,7 +123,8 @@ def test_batches_that_do_not_fit_are_left_out() -> None:
         measured(golden_die(preset("fpga-tiny"), 1 << 10), SMALL)
 
 
-def test_numpy_is_timed_by_operations() -> None:
+def test_numpy_is_timed_by_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("plinth.profile.numpy_device.STEP_SECONDS", 0.0)
     told: list[tuple[int, int]] = []
     profile = measured(NumpyDevice(), SMALL, progress=lambda done, total, what: told.append((done, total)))
     assert profile.cache is None and "product update" in profile.kinds and profile.batch_fit.needs_operations

@@ -9,7 +9,7 @@ import pytest
 
 from plinth.errors import UserError
 from plinth.files.reports import report_schema
-from plinth.network.layers import Dense, Tanh
+from plinth.network.layers import Dense, SoftmaxCrossEntropy, Tanh
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
 from plinth.profile.batches import MeasuredBatch, TimedTransfer
@@ -92,7 +92,9 @@ def test_metrics(profile: Profile) -> None:
     assert profile.cost(DIGITS, 32, "energy") == profile.batch_joules(DIGITS, 32) == 20 * seconds
     assert profile.cost(DIGITS, 32, "energy-delay") == pytest.approx(20 * seconds**2)
     assert profile.outside(DIGITS, 32) and not profile.outside(Network(
-        name="in", input=(20,), layers=(Dense(name="fc1", outputs=30), Tanh(name="t"), *DIGITS.layers[-2:])), 16)
+        name="in", input=(20,), layers=(
+            Dense(name="fc1", outputs=30), Tanh(name="t"), Dense(name="fc2", outputs=10),
+            SoftmaxCrossEntropy(name="loss"))), 16)
 
 
 def test_a_device_that_tells_no_operations_is_fitted_by_amounts() -> None:
