@@ -90,7 +90,7 @@ class LocalTrainingResult(Result):
         right = "not validated" if self.loss is None else (
             f"test loss {self.loss:.4g}" if self.accuracy is None else f"test accuracy {self.accuracy:.2%}")
         return (f"{report['network']} trained by local networks on {len(report['kernels'])} kernels, "
-                f"{report['batches']} batches of {report['batch']}: {right}")
+                f"{report['merged_batches']} batches of {report['batch']}: {right}")
 
     def _tables(self) -> list[str]:
         from plinth.report.local import local_rows

@@ -20,22 +20,22 @@ def test_a_board_trains_beside_a_host_and_a_line_that_is_cut_ends_it_alone(monke
     """The board's bits are the golden model's, which its kernel compares after every set."""
     monkeypatch.setitem(PRESETS, SERIAL.name, SERIAL)
     ended = threading.Event()
-    with CosimArray(SERIAL, 1, SERIAL.block_ram_words, bridge=BridgeParameters(cycles_per_bit=4)) as array:
-        with PseudoTerminals(array) as terminals:
-            thread = threading.Thread(target=terminals.serve, args=(ended.is_set, 0.02))
-            thread.start()
-            try:
-                run = training(f"serial:{SERIAL.name}:{terminals.names[0]},numpy/300")
-                coordinator = run.coordinator(in_threads(run, lambda *_: None), push=2, ending=Ending(batches=40))
+    dies = CosimArray(SERIAL, 1, SERIAL.block_ram_words, bridge=BridgeParameters(cycles_per_bit=4))
+    with dies as array, PseudoTerminals(array) as terminals:
+        thread = threading.Thread(target=terminals.serve, args=(ended.is_set, 0.02))
+        thread.start()
+        try:
+            run = training(f"serial:{SERIAL.name}:{terminals.names[0]},numpy/300")
+            coordinator = run.coordinator(in_threads(run, lambda *_: None), push=2, ending=Ending(batches=40))
 
-                def cut(now: object) -> None:
-                    if coordinator.kernels[0].merged == 3:
-                        ended.set()
+            def cut(now: object) -> None:
+                if coordinator.kernels[0].merged == 3:
+                    ended.set()
 
-                result = coordinator.run(cut)
-            finally:
-                ended.set()
-                thread.join()
+            result = coordinator.run(cut)
+        finally:
+            ended.set()
+            thread.join()
     board, host = result.kernels
     assert board.merged >= 3 and host.merged > 3 and not host.lost and result.ended == "batches"
     assert all(np.isfinite(values).all() for values in result.parameters.values())
