@@ -368,8 +368,8 @@ FIELDS: dict[str, NamedField] = {
     "merged_batches": NamedField("batches of answers that were merged", _COUNT),
     "ended": NamedField("why training ended: `accuracy`, `batches`, `lost` (all kernels) or `interrupted`", _TEXT),
     "kernels": NamedField("kernels", _list(row(
-        "kernel layer_widths macs_share update sets merged_sets dropped_sets merged_batches mean_staleness largest_staleness "
-        "set_words answer_words seconds cycles bit_exact lost"))),
+        "kernel layer_widths macs_share update sets merged_sets dropped_sets merged_batches mean_staleness "
+        "largest_staleness set_words answer_words seconds cycles bit_exact lost"))),
     "kernel": NamedField("device of a kernel", _TEXT),
     "macs_share": NamedField("multiply-adds of the local network over those of the global one", _SHARE),
     "sets": NamedField("sets of weights that kernels were sent; of a curve answers that were merged", _COUNT),
@@ -383,7 +383,8 @@ FIELDS: dict[str, NamedField] = {
     "exchanged_words": NamedField("words of 32 bits, both ways, so far", _COUNT),
     "lost": NamedField("why a kernel was left out; empty: it was not", _TEXT),
     "incidents": NamedField("what happened beside merges, a line each", _TEXTS),
-    "curve": NamedField("validations", _list(row("sets merged_batches exchanged_words seconds test_loss test_accuracy"))),
+    "curve": NamedField("validations", _list(row(
+        "sets merged_batches exchanged_words seconds test_loss test_accuracy"))),
     "synchronous": NamedField("synchronous training of the global network", _list(row("dropped_share curve"))),
     "dropped_share": NamedField("share of hidden units that dropout leaves out", _SHARE),
     "projection": NamedField("projection of the samples: its size, tolerance and error", {"type": "object"}),

@@ -284,8 +284,8 @@ def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorR
 
 
 def _point(point: Point) -> dict[str, Any]:
-    return {"sets": point.merged, "merged_batches": point.batches, "exchanged_words": point.words, "seconds": point.seconds,
-            "test_loss": point.loss, "test_accuracy": point.accuracy}
+    return {"sets": point.merged, "merged_batches": point.batches, "exchanged_words": point.words,
+            "seconds": point.seconds, "test_loss": point.loss, "test_accuracy": point.accuracy}
 
 
 def _report(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, *, push: int,

@@ -5,10 +5,11 @@ whole. Memory grows with the share, so that the largest one that fits is found b
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from plinth.errors import UserError
-from plinth.network.layers import Affine, Convolution, Dense, Layer
+from plinth.network.layers import Convolution, Dense
+from plinth.network.local import makers, narrowed
 from plinth.network.network import Network
 from plinth.units import size
 
@@ -24,7 +25,7 @@ def hidden_layers(network: Network) -> tuple[Dense | Convolution, ...]:
     UserError
         If there are none, or one has no width that could be another.
     """
-    *hidden, _ = [layer for layer in network.weighted if not isinstance(layer, Affine)]
+    *hidden, _ = makers(network)
     scalable: list[Dense | Convolution] = []
     for layer in hidden:
         if not isinstance(layer, (Dense, Convolution)):
@@ -58,16 +59,7 @@ def with_widths(network: Network, widths: tuple[int, ...]) -> Network:
     ValueError
         If there are more or fewer widths than hidden layers.
     """
-    names = dict(zip((layer.name for layer in hidden_layers(network)), widths, strict=True))
-
-    def scaled(layer: Layer) -> Layer:
-        if layer.name not in names:
-            return replace(layer, shape=None)
-        width = names[layer.name]
-        return (replace(layer, outputs=width, shape=None) if isinstance(layer, Dense)
-                else replace(layer, channels=width, shape=None))  # type: ignore[call-arg]
-
-    return replace(network, layers=tuple(map(scaled, network.layers)))
+    return narrowed(network, dict(zip((layer.name for layer in hidden_layers(network)), widths, strict=True)))
 
 
 @dataclass(frozen=True)
