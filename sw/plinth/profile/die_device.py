@@ -155,8 +155,9 @@ class DieDevice:
         return MeasuredBatch(network, batch, cycle * (last - first), cycle * (turned - first), operations)
 
     def transfers(self, words: Iterable[int]) -> list[TimedTransfer]:
-        """Time writes to the die's memory and reads of it, in ascending sizes, as far as it reaches, and none behind one
-        that takes longer than :data:`TRANSFER_SECONDS`."""
+        """Time writes to the die's memory and reads of it, in ascending sizes, as far as it reaches. None is timed
+        behind one that takes longer than :data:`TRANSFER_SECONDS`.
+        """
         (die,) = self.array.dies
         found: list[TimedTransfer] = []
         for count in words:
