@@ -122,7 +122,7 @@ def test_a_kernel_that_is_lost_is_named_and_others_go_on(folder: Path, capsys: A
 def test_what_cannot_be_is_refused_in_a_line(arguments: tuple[str, ...], said: str, folder: Path, capsys: Any,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     # Whose memory takes a part of the network alone.
-    monkeypatch.setitem(PRESETS, "little", replace(SERIAL, name="little", block_ram_words=26 << 8))
+    monkeypatch.setitem(PRESETS, "little", replace(SERIAL, name="little", block_ram_words=38 << 8))
     assert said in refused(capsys, *arguments)
     assert not (folder / "out" / "report.json").exists()
 
