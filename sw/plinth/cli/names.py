@@ -41,4 +41,4 @@ COST_NAMES = ("die", "paper")
 REPORT_NAMES = ("train", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy", "reproduce",
                 "list", "doctor")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
-PAPERS = ("hypar", "mpt", "parallax", "sparse-dnn")
+PAPERS = ("deep3", "hypar", "mpt", "parallax", "sparse-dnn")

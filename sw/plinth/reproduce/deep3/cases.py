@@ -96,6 +96,10 @@ class Application:
         kept = self.widths[0] if inputs is None else inputs
         return self.share_of(reduction, lambda share: self.scaled(kept, share))
 
+    def scaled_hidden(self, share: float) -> tuple[float, ...]:
+        """Widths of one share of hidden units, with all inputs."""
+        return self.scaled(self.widths[0], share)
+
     def common(self, share: float) -> tuple[float, ...]:
         """Widths of one share of inputs and hidden units."""
         return self.scaled(share * self.widths[0], share)
