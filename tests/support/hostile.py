@@ -45,6 +45,7 @@ from plinth.partition.regions import Lists
 from plinth.plan.lists_file import layers_from_data, load_lists
 from plinth.plan.plan_file import load_plan, plan_from_data
 from plinth.plan.planning import plan_network
+from plinth.projection.projection import Projection
 from plinth.train import checkpoint
 from plinth.train.data import load_data
 from plinth.train.scale import Scale
@@ -211,10 +212,20 @@ def _patterns() -> Door:
     return Door(".npz", (zipped(good),), lambda path: PatternFile(path).rows(0, [1, 3]), wrong_npz(good))
 
 
+def _projection() -> Door:
+    header = {"version": 1, "beta": 0.1, "coordinates": "dictionary"}
+    arrays = [array_piece("basis", np.eye(2, 4, dtype=np.float32)),
+              array_piece("dictionary", np.array([[1, 0, 0, 0], [0.6, 0.8, 0, 0]], np.float32))]
+    whole = zipped([array_piece("header", np.frombuffer(json.dumps(header).encode(), np.uint8)), *arrays])
+    return Door(".npz", (whole,), lambda path: Projection.load(path).project(np.ones((1, 4))),
+                wrong_checkpoint(header, arrays))
+
+
 DOORS: dict[str, Callable[[], Door]] = {
     "samples": lambda: _samples(False), "packed-samples": lambda: _samples(True), "checkpoint": _checkpoint,
     "network": _networks, "array": _arrays, "plan-yaml": lambda: _plans(".yaml"), "plan-json": lambda: _plans(".json"),
     "parts": _parts, "onnx": _onnx, "sparse-layer": _layers, "patterns": _patterns,
+    "projection": _projection,
 }
 
 

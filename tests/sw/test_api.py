@@ -217,8 +217,9 @@ def test_arguments_of_messages_have_flags() -> None:
              if word.startswith("--")}
     assert words - {*FLAGS.values(), *SWITCHES.values()} == {"--picture", "--json", "--trace", "--against", "--preset"}
     assert {*FLAGS.values(), *SWITCHES.values()} <= words | {"--reduce"}
-    taken = {name for function in (plinth.plan, plinth.simulate, plinth.train, plinth.network, plinth.array,
-                                   plinth.PlanResult.step) for name in inspect.signature(function).parameters}
+    functions = (plinth.plan, plinth.simulate, plinth.train, plinth.train_locally, plinth.network, plinth.array,
+                 plinth.PlanResult.step)
+    taken = {name for function in functions for name in inspect.signature(function).parameters}
     assert set(FLAGS) - taken == {"plan", "out", "bitstream", "resume", "change", "waves"}
 
 

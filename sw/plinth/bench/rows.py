@@ -25,6 +25,7 @@ from plinth.bench import (
     numpy_loop,
     planning,
     prediction,
+    projection,
     pruned,
     ranks,
     row_stationary,
@@ -235,5 +236,5 @@ BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     **row_stationary.BENCHES, **simulation.BENCHES, **agreement.BENCHES, **models.BENCHES, **prediction.BENCHES,
     **network.BENCHES, **workers.BENCHES, **numpy_loop.BENCHES, **ranks.BENCHES,
     **hypergraph.BENCHES, **pruned.BENCHES, **sparse.BENCHES, **sparse_dies.BENCHES, **sparse_ranks.BENCHES,
-    **tables.BENCHES, **die_tables.BENCHES,
+    **tables.BENCHES, **die_tables.BENCHES, **projection.BENCHES,
 }

@@ -61,7 +61,8 @@ def without_local(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_local(options: dict[str, Any], typed: set[str]) -> None:
-    """Refuse options of local networks without --local, and others with it.
+    """Refuse options of the running command that are of local networks without --local, and others with it; ``typed``
+    are those on its command line.
 
     Raises
     ------
@@ -69,8 +70,9 @@ def check_local(options: dict[str, Any], typed: set[str]) -> None:
         With the first of them.
     """
     local = options.get("local") is not None
+    flags = {parameter.name: parameter.opts[0] for parameter in click.get_current_context().command.params}
     for name in sorted(typed):
-        flag = f"--{name.replace('_', '-')}"
+        flag = flags[name]
         if not local and name in OPTIONS:
             raise UserError(f"{flag} is of local networks; give --local as well, or leave it out")
         if local and name not in COMMON:
@@ -141,8 +143,16 @@ class _WithFlags:
     """An activity whose lines name options as the command line has them."""
 
     def __init__(self, activity: Activity, named: Any) -> None:
-        self.begin, self.update, self._say, self._named = activity.begin, activity.update, activity.say, named
+        self._activity, self._named = activity, named
+
+    def begin(self, what: str, unit: str = "", total: float = 0) -> None:
+        """Go on with something else."""
+        self._activity.begin(what, unit, total)
+
+    def update(self, done: float, total: float | None = None, note: str | None = None) -> None:
+        """So much is done."""
+        self._activity.update(done, total, note)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
-        self._say(self._named(text))
+        self._activity.say(self._named(text))

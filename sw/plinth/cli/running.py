@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from platform import node
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,14 +12,16 @@ import click
 
 from plinth import limits
 from plinth.cli.group import cli, said
+from plinth.cli.local import check_local, local_job, train_locally, without_local
 from plinth.cli.resume import naming_checkpoint
-from plinth.cli.training import Run, train, train_job
+from plinth.cli.training import Run, train, train_job, typed
 from plinth.errors import UserError, cause
 from plinth_hw.terminal.commands import Command
 from plinth_hw.terminal.options import IntegerRange
 from plinth_hw.terminal.program import MENDABLE, OUT_OF_MEMORY
 
 if TYPE_CHECKING:
+    from plinth.local.training import LocalTraining
     from plinth.runtime.mpi import World
 
 #: Options of `train` that are others here, or none.
@@ -73,6 +75,11 @@ def run(device: str, threads: int | None, **options: Any) -> None:
     """Train NETWORK (a name, a file, or a plan's file; default: digits-mlp) on the golden model, in RTL or in numpy,
     its dies shared among the processes that `mpiexec -n P plinth run` starts together, each with one die or several;
     without mpiexec by one process."""
+    check_local(options, typed())
+    if options["local"] is not None:
+        _run_locally(options)
+        return
+    options = without_local(options)
     from contextlib import ExitStack
     from dataclasses import replace
 
@@ -124,6 +131,47 @@ def run(device: str, threads: int | None, **options: Any) -> None:
     except (UserError, MemoryError) as error:
         fault = error if isinstance(error, UserError) else UserError(OUT_OF_MEMORY)
         _say_once(ranks, fault, ends.endings | {ranks.rank: cause(fault)})
+
+
+def _run_locally(options: dict[str, Any]) -> None:
+    """Train by local networks: the first rank coordinates kernels on the others; one rank alone has them in threads."""
+    from plinth.driver.executor import check_settings
+    from plinth.local.job import made, one_thread
+    from plinth.local.ranks import MpiLinks, serve
+    from plinth.runtime.mpi import check_threads, world
+
+    ranks = world()
+    if ranks.size == 1:
+        train_locally(options)
+        return
+    fault: BaseException | None = None
+    try:
+        check_threads()
+        job, _ = local_job(options)
+        training = made(job)
+    except (UserError, MemoryError) as error:
+        fault = error if isinstance(error, UserError) else UserError(OUT_OF_MEMORY)
+    _end_together(ranks, fault)
+    try:
+        check_settings("settings", ranks.communicator.allgather(job.texts()))
+    except UserError as error:
+        _say_once(ranks, error, dict.fromkeys(range(ranks.size), cause(error)))
+    _say_places(ranks)
+    communicator = ranks.communicator.Dup()
+    if ranks.rank:
+        with one_thread():
+            serve(communicator, training)
+        return
+    links = MpiLinks(communicator)
+
+    def joined(training: LocalTraining, progress: Callable[[int, int], object]) -> MpiLinks:
+        links.await_ready(len(training.kernels), progress)
+        return links
+
+    try:
+        train_locally(options, joined)
+    finally:
+        links.close()
 
 
 def _end_together(ranks: World, fault: BaseException | None) -> None:

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from plinth.local.draws import Draw
-from plinth.local.links import Links
+from plinth.local.links import KernelLinks
 from plinth.local.merging import GlobalModel
 from plinth.local.sets import Answer, LocalSet, Lost
-from plinth.network.local import LocalNetwork, Part
+from plinth.network.local import LocalNetwork, LocalPart
 from plinth.network.parameters import Parameters
 
 #: Seconds without an answer after which a kernel is left out.
@@ -135,7 +135,7 @@ class _Outstanding:
     """A set that a kernel has not answered."""
 
     number: int
-    parts: Mapping[str, Part]
+    parts: Mapping[str, LocalPart]
     #: Answers that were merged before it was sent, of all kernels.
     merged: int
     sent: float
@@ -154,7 +154,7 @@ class Coordinator:
         Of each kernel, its local networks.
     draws : sequence of Draw
         Of each kernel, what draws its units.
-    links : Links
+    links : KernelLinks
         To the kernels.
     names : sequence of str
         What reports call them.
@@ -169,9 +169,9 @@ class Coordinator:
         Longest time for an answer.
     """
 
-    def __init__(self, model: GlobalModel, locals_of: Sequence[LocalNetwork], draws: Sequence[Draw], links: Links, *,
-                 names: Sequence[str], push: Sequence[int], ending: Ending, validate: Validate, validate_every: int,
-                 patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, model: GlobalModel, locals_of: Sequence[LocalNetwork], draws: Sequence[Draw],
+                 links: KernelLinks, *, names: Sequence[str], push: Sequence[int], ending: Ending, validate: Validate,
+                 validate_every: int, patience_seconds: float = PATIENCE_SECONDS) -> None:
         self._model, self._locals, self._draws, self._links = model, locals_of, draws, links
         self._push, self._ending = push, ending
         self._validate, self._every, self._patience = validate, validate_every, patience_seconds

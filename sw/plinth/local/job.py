@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Protocol
 
 from plinth.errors import UserError
 from plinth.files.forms import described
@@ -16,7 +16,7 @@ from plinth.files.reports import report
 from plinth.local.coordinator import PATIENCE_SECONDS, Coordinator, CoordinatorRun, Ending, Point
 from plinth.local.devices import KernelDevice
 from plinth.local.draws import UNIFORM
-from plinth.local.links import Links, ThreadLinks, VirtualLinks
+from plinth.local.links import KernelLinks, ThreadLinks, VirtualLinks
 from plinth.local.merging import AUTO
 from plinth.local.push import CORRECTED, PRINTED, PUSHES, corrected_push, printed_push, whole_push
 from plinth.local.synchronous import Baseline, train_synchronously
@@ -31,7 +31,8 @@ from plinth.train import checkpoint
 from plinth.train.checkpoint import Checkpoint
 from plinth.train.data import Dataset
 from plinth.train.folder import REPORT, RunFolder
-from plinth_hw.installation import commit
+from plinth.train.settings import network_digest
+from plinth_hw.installation import commit, release
 
 #: Clocks: that of the host, or one on which kernels take as long as their profiles say.
 REAL, VIRTUAL = CLOCKS = "real", "virtual"
@@ -90,6 +91,14 @@ class LocalOptions:
     out: RunFolder | None = None
     notes: Sequence[str] = ()
 
+    def texts(self) -> dict[str, str]:
+        """What has to be the same in all processes of a run, as messages say it, by name."""
+        return {"network": f"network {network_digest(self.network)[:8]}", "data": f"data {self.dataset.sha256[:8]}",
+                "kernels": f"kernels={','.join(device.name for device in self.devices)}",
+                "local": f"local={self.widths}", "batch": f"batch={self.batch}", "seed": f"seed={self.seed}",
+                "update": f"update={self.update} rate={self.rate} epsilon={self.epsilon}",
+                "version": f"version {commit() or release()}"}
+
 
 @dataclass(frozen=True)
 class LocalResult:
@@ -99,21 +108,24 @@ class LocalResult:
     parameters: Parameters
 
 
-class Told:
-    """Hears how far a run is, and what its user may not expect; as :class:`~plinth_hw.terminal.activity.Activity`."""
+class Listener(Protocol):
+    """Hears how far a run is, and what its user may not expect: an activity."""
 
     def begin(self, what: str, unit: str = "", total: float = 0) -> None:
         """Go on with something else."""
+        ...
 
     def update(self, done: float, total: float | None = None, note: str | None = None) -> None:
         """So much is done."""
+        ...
 
     def say(self, text: str) -> None:
         """A line."""
+        ...
 
 
 #: What makes the links to the kernels of a run that is not in virtual time.
-MakeLinks = Callable[[LocalTraining, Callable[[int, int], object]], Links]
+MakeLinks = Callable[[LocalTraining, Callable[[int, int], object]], KernelLinks]
 
 
 def in_threads(training: LocalTraining, progress: Callable[[int, int], object]) -> ThreadLinks:
@@ -141,13 +153,13 @@ def made(options: LocalOptions) -> LocalTraining:
                          seed=options.seed, merge=options.merge, draw=options.draw)
 
 
-def run_local(options: LocalOptions, told: Any, links: MakeLinks = in_threads) -> LocalResult:
+def run_local(options: LocalOptions, told: Listener, links: MakeLinks = in_threads) -> LocalResult:
     """Train a network by local ones, and report what was measured. In ``options.out``, if there is a folder,
     ``report.json`` is written last.
 
     Parameters
     ----------
-    told : Told
+    told : Listener
     links : callable
         Joins the coordinator to the kernels, where the clock is real.
 
@@ -202,7 +214,7 @@ def _merging(training: LocalTraining) -> list[str]:
     return [f"differences of {names} are divided by holders, of whom up to {most:.3g} are expected; others are added"]
 
 
-def _push(options: LocalOptions, training: LocalTraining, told: Any) -> tuple[int, dict[str, Any]]:
+def _push(options: LocalOptions, training: LocalTraining, told: Listener) -> tuple[int, dict[str, Any]]:
     """n_push, and what it could be by each way of choosing."""
     computing = [kernel.computing_seconds(options.batch) for kernel in training.kernels]
     message = [kernel.message_seconds for kernel in training.kernels]
@@ -217,7 +229,8 @@ def _push(options: LocalOptions, training: LocalTraining, told: Any) -> tuple[in
     return whole_push(choices[CORRECTED], CORRECTED), choices
 
 
-def _trained(options: LocalOptions, training: LocalTraining, push: int, told: Any, links: Links) -> CoordinatorRun:
+def _trained(options: LocalOptions, training: LocalTraining, push: int, told: Listener, links: KernelLinks
+             ) -> CoordinatorRun:
     told.begin("training", "batches", options.batches)
     coordinator = training.coordinator(
         links, push=push, ending=Ending(batches=options.batches, accuracy=options.accuracy),
@@ -242,7 +255,8 @@ def _state(now: Coordinator) -> str:
     return f"{value}sets: {', '.join(counts)}" if len(counts) <= 8 else f"{value}{now.merged} sets"
 
 
-def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Any) -> list[dict[str, Any]]:
+def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Listener
+               ) -> list[dict[str, Any]]:
     """The global network, trained synchronously on as many samples a kernel as batches were merged, at most."""
     count = len(training.kernels)
     steps = max(1, run.curve[-1].batches // count)

@@ -20,7 +20,7 @@ from plinth.errors import UserError
 from plinth.local.batches import Batches
 from plinth.local.sets import Answer, Floats, LocalSet
 from plinth.lower.places import HostView
-from plinth.network.local import LocalNetwork, Part
+from plinth.network.local import LocalNetwork, LocalPart
 from plinth.network.parameters import Parameters
 from plinth.update.rule import HALF_BITS, WEIGHTS_LOW
 
@@ -147,7 +147,7 @@ class DeviceKernel:
                                             if vector != WEIGHTS_LOW}
                 for layer, vectors in view.kept.items() for variable in whole.shapes[layer].variables}
 
-    def _load(self, view: HostView, executor: Executor, weights: Parameters, parts: Mapping[str, Part]) -> None:
+    def _load(self, view: HostView, executor: Executor, weights: Parameters, parts: Mapping[str, LocalPart]) -> None:
         view.load(executor, weights)
         kept: dict[str, dict[str, NDArray[Any]]] = {
             name: {vector: parts[name].cut(values) for vector, values in vectors.items()}
@@ -168,7 +168,7 @@ class DeviceKernel:
                 weights[name] = weights[name] + values * _LOW_UNIT
         return weights
 
-    def _keep(self, view: HostView, executor: Executor, parts: Mapping[str, Part]) -> None:
+    def _keep(self, view: HostView, executor: Executor, parts: Mapping[str, LocalPart]) -> None:
         for name, vector, values in view.each_kept(executor):
             if vector != WEIGHTS_LOW:
                 self._kept[name][vector][parts[name].place] = values

@@ -1,7 +1,7 @@
 """What joins a coordinator to its kernels: threads of this process, or a virtual clock.
 
 Ranks of an MPI program are another kind (:mod:`plinth.local.ranks`). All of them keep the order of a kernel's answers,
-and none waits for a kernel but :meth:`Links.next`.
+and none waits for a kernel but :meth:`KernelLinks.next`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from plinth.local.sets import Answer, LocalSet, Lost
 Letter = tuple[int, Answer | Lost]
 
 
-class Links(Protocol):
+class KernelLinks(Protocol):
     """Carries sets to kernels, and answers back."""
 
     def send(self, kernel: int, given: LocalSet) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.network.local import Part
+from plinth.network.local import LocalPart
 from plinth.network.parameters import Parameters
 
 Floats = NDArray[np.float32]
@@ -51,7 +51,7 @@ class GlobalModel:
                          if name in divided}
         self._lock = threading.Lock()
 
-    def held(self, parts: Mapping[str, Part]) -> dict[str, Floats]:
+    def held(self, parts: Mapping[str, LocalPart]) -> dict[str, Floats]:
         """The weights of a local network, which a kernel holds from now on."""
         with self._lock:
             for name, counts in self._holders.items():
@@ -59,7 +59,7 @@ class GlobalModel:
             return {name: np.ascontiguousarray(part.cut(self._values[name]) * np.float32(part.factor))
                     for name, part in parts.items()}
 
-    def merge(self, parts: Mapping[str, Part], differences: Mapping[str, NDArray[Any]]) -> None:
+    def merge(self, parts: Mapping[str, LocalPart], differences: Mapping[str, NDArray[Any]]) -> None:
         """Merge the differences that a kernel has found, which holds these parts no longer."""
         with self._lock:
             for name, part in parts.items():
@@ -69,7 +69,7 @@ class GlobalModel:
                     self._holders[name][place] -= 1
                 self._values[name][place] += change
 
-    def release(self, parts: Mapping[str, Part]) -> None:
+    def release(self, parts: Mapping[str, LocalPart]) -> None:
         """Note that a kernel holds these parts no longer, and has no differences of them."""
         with self._lock:
             for name, counts in self._holders.items():

@@ -15,7 +15,7 @@ from plinth.local.coordinator import PATIENCE_SECONDS, Coordinator, CoordinatorR
 from plinth.local.devices import COSIM, NUMPY, SERIAL, DeviceStep, KernelDevice, device_step
 from plinth.local.draws import UNIFORM, draw_of
 from plinth.local.kernels import DeviceKernel, Kernel
-from plinth.local.links import Links, VirtualLinks
+from plinth.local.links import KernelLinks, VirtualLinks
 from plinth.local.merging import AUTO, GlobalModel, divided_variables, expected_holders
 from plinth.local.sets import Answer, LocalSet
 from plinth.network.local import LocalNetwork
@@ -170,7 +170,7 @@ class LocalTraining:
         return VirtualLinks(kernels or self.opened(),
                             lambda kernel, given, answer: self.kernels[kernel].set_seconds(given, answer, self.batch))
 
-    def coordinator(self, links: Links, *, push: int, ending: Ending, validate: Validate | None = None,
+    def coordinator(self, links: KernelLinks, *, push: int, ending: Ending, validate: Validate | None = None,
                     validate_every: int | None = None, patience_seconds: float = PATIENCE_SECONDS) -> Coordinator:
         """The coordinator of these kernels; arguments as it has them. It validates the samples for testing, as often
         as each kernel answers, unless others are given."""
@@ -190,7 +190,7 @@ class LocalTraining:
                                 validate_every=validate_every).run(progress)
 
     def in_numpy(self, dataset: Dataset | None = None) -> LocalTraining:
-        """The same with kernels in numpy, all at one pace, on other samples.
+        """Make the training of the same local networks by kernels in numpy, all at one pace, on other samples.
 
         Raises
         ------

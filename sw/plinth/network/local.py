@@ -64,7 +64,7 @@ def _indices(blocks: _Blocks, units: Units) -> Integers:
     return np.concatenate(found)
 
 
-class Part(NamedTuple):
+class LocalPart(NamedTuple):
     """The part of a global variable that a local network trains.
 
     Attributes
@@ -113,7 +113,7 @@ def checked_widths(network: Network, widths: Any) -> tuple[int, ...]:
                         f"{', '.join(map(str, whole))}, not {given}; give one for the input and one for each of its "
                         "layers with weights")
     names = (INPUT, *(layer.name for layer in makers(network)))
-    kept = _Flow(network).kept
+    kept = _UnitFlow(network).kept
     for name, width, most in zip(names, widths, whole, strict=True):
         where = "the input" if name == INPUT else f"layer {name!r}"
         if not is_integer(width, 1, most):
@@ -124,7 +124,7 @@ def checked_widths(network: Network, widths: Any) -> tuple[int, ...]:
     return tuple(int(width) for width in widths)
 
 
-class _Flow:
+class _UnitFlow:
     """What each layer of a network gives, by the layers whose units it is made of, and which of these stay whole."""
 
     def __init__(self, network: Network) -> None:
@@ -199,7 +199,7 @@ class LocalNetwork:
 
     def __init__(self, network: Network, widths: Sequence[int], power: float = VARIANCE) -> None:
         self.whole, self.widths, self._power = network, checked_widths(network, widths), power
-        self._flow = _Flow(network)
+        self._flow = _UnitFlow(network)
         self.hidden = {layer.name: (width, whole) for layer, width, whole in zip(
             makers(network), self.widths[1:], widths_of(network)[1:], strict=True) if width < whole}
         self.network = self._local()
@@ -230,7 +230,7 @@ class LocalNetwork:
         return {name: self.network.variables[name].elements / variable.elements
                 for name, variable in self.whole.variables.items()}
 
-    def parts(self, units: Units) -> dict[str, Part]:
+    def parts(self, units: Units) -> dict[str, LocalPart]:
         """The parts of all global variables that the local network of some units has, by name.
 
         Parameters
@@ -241,7 +241,7 @@ class LocalNetwork:
         return {variable.qualified(layer.name): self._part(layer, variable, units)
                 for layer in self.whole.weighted for variable in self.whole.shapes[layer.name].variables}
 
-    def _part(self, layer: Layer, variable: Variable, units: Units) -> Part:
+    def _part(self, layer: Layer, variable: Variable, units: Units) -> LocalPart:
         indices, factor = [], 1.0
         for axis, size in zip(variable.axes, variable.shape, strict=True):
             if axis == OUTPUTS:
@@ -251,4 +251,4 @@ class LocalNetwork:
                 factor = (size / len(indices[-1]))**self._power
             else:
                 indices.append(np.arange(size))
-        return Part(tuple(indices), factor)
+        return LocalPart(tuple(indices), factor)

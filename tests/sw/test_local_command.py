@@ -1,0 +1,147 @@
+"""`plinth train --local` and ``plinth.train_locally``: reports, pictures, checkpoints, and what is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.local import WIDTHS, dataset, network
+from tests.support.ranks import commands
+
+import plinth
+from plinth import cli
+from plinth.files.reports import check_report
+from plinth.network.file import network_to_yaml
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with network and samples."""
+    data = dataset(300)
+    (tmp_path / "small.yaml").write_text(network_to_yaml(network()))
+    np.savez(tmp_path / "sums.npz", x=data.train_x, y=data.train_y)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def train(capsys: Any, *arguments: str) -> dict[str, Any]:
+    cli.main(["train", "small.yaml", "--data", "sums.npz", "--batch", "20", "--epochs", "10", "--out", "out",
+              "--json", *arguments])
+    report: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return report
+
+
+def refused(capsys: Any, *arguments: str) -> str:
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["train", "small.yaml", "--data", "sums.npz", "--batch", "20", "--out", "out", *arguments])
+    lines: list[str] = capsys.readouterr().err.splitlines()
+    assert stop.value.code == 2 and lines[-1].startswith("plinth: error: "), lines
+    assert [line for line in lines[:-1] if not line.startswith(("note: ", "kernel "))] == []
+    return lines[-1]
+
+
+def test_a_run_says_what_happened(folder: Path, capsys: Any) -> None:
+    report = train(capsys, "--local", "1/2", "--kernels", "2*numpy,golden:fpga-tiny/2", "--clock", "virtual", "--push",
+                   "4", "--save", "w.npz")
+    check_report(report, "report", "local")
+    assert report == json.loads((folder / "out" / "report.json").read_text())
+    assert (folder / "out" / "report.png").read_bytes().startswith(b"\x89PNG")
+    assert report["widths"] == list(WIDTHS) and report["push"] == 4 and report["ended"] == "batches"
+    assert [kernel["kernel"] for kernel in report["kernels"]] == ["numpy", "numpy", "golden:fpga-tiny/2"]
+    assert all(kernel["widths"] == [12, 8, 4, 4] and kernel["merged_sets"] > 0 for kernel in report["kernels"])
+    assert report["batches"] == sum(kernel["batches"] for kernel in report["kernels"]) >= 120
+    assert report["curve"][-1]["exchanged_words"] <= sum(
+        kernel["set_words"] + kernel["answer_words"] for kernel in report["kernels"])
+    assert [baseline["dropped_share"] for baseline in report["synchronous"]] == [0.0, 0.5]
+    cli.main(["eval", "w.npz", "--network", "small.yaml", "--data", "sums.npz", "--json"])
+    assert json.loads(capsys.readouterr().out)["test_accuracy"] == report["test_accuracy"]
+
+
+def test_a_virtual_clock_repeats_all_but_the_host_s_times(folder: Path, capsys: Any) -> None:
+    reports = [train(capsys, "--local", "12,8,4,4", "--clock", "virtual", "--no-baseline") for _ in range(2)]
+    for report in reports:
+        assert report["corrected_push"] is not None and report["push"] >= 5
+        for name in ("wall_seconds", "setup_seconds"):
+            del report[name]
+        for kernel in report["kernels"]:
+            del kernel["seconds"]
+    assert reports[0] == reports[1]
+
+
+def test_python_trains_as_the_command(folder: Path, capsys: Any) -> None:
+    report = train(capsys, "--local", "1/2", "--clock", "virtual", "--no-baseline", "--push", "3", "--seed", "5")
+    told: list[str] = []
+    run = plinth.train_locally("small.yaml", "sums.npz", local="1/2", clock="virtual", push=3, seed=5, batch=20,
+                               epochs=10, progress=lambda done, total, text: told.append(text))
+    assert run.report["curve"] == report["curve"] and run.accuracy == report["test_accuracy"]
+    assert set(run.parameters) == set(network().variables) and "3 kernels" not in repr(run)
+    assert "by local networks on 2 kernels" in repr(run) and any("sets: numpy" in text for text in told)
+    assert run._repr_html_().count("data:image/png") == 1
+
+
+def test_a_run_ends_by_accuracy(folder: Path, capsys: Any) -> None:
+    report = train(capsys, "--local", "1/1", "--clock", "virtual", "--no-baseline", "--push", "2", "--accuracy", "0.5",
+                   "--epochs", "100")
+    assert report["ended"] == "accuracy" and report["test_accuracy"] >= 0.5
+
+
+def test_kernels_that_are_all_lost_leave_a_report(folder: Path, capsys: Any) -> None:
+    error = refused(capsys, "--local", "1/2", "--kernels", "serial:fpga-tiny:/nowhere", "--push", "2")
+    assert "all kernels were lost: kernel 0 (serial:fpga-tiny:/nowhere) is left out after 0 sets" in error
+    report = json.loads((folder / "out" / "report.json").read_text())
+    assert report["ended"] == "lost" and report["kernels"][0]["lost"] and report["test_accuracy"] is None
+
+
+def test_a_kernel_that_is_lost_is_named_and_others_go_on(folder: Path, capsys: Any) -> None:
+    report = train(capsys, "--local", "1/2", "--kernels", "serial:fpga-tiny:/nowhere,numpy", "--push", "2")
+    assert report["ended"] == "batches" and report["kernels"][1]["merged_sets"] > 50
+    (incident,) = report["incidents"]
+    assert incident.startswith("kernel 0 (serial:fpga-tiny:/nowhere) is left out after 0 sets: ")
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (("--clock", "real"), "--clock is of local networks; give --local as well"),
+    (("--local", "1/2", "--dies", "2"), "--dies is not of training by local networks"),
+    (("--local", "1/2", "--device", "golden"), "--device is not of training by local networks"),
+    (("--local", "0/2"), "--local 0/2: a share of the units must be above 0"),
+    (("--local", "half"), "give widths with commas between, such as 12,16,8,4"),
+    (("--local", "12,32,8,4"), "local widths of layer 'fc1' must be from 1 to 16, not 32"),
+    (("--local", "12,8,4"), "must be as many as its own, which are 12, 16, 8, 4, not 3 widths"),
+    (("--local", "1/2", "--kernels", "0*numpy"), "asks for no kernel"),
+    (("--local", "1/2", "--kernels", "gpu"), "there is no kernel 'gpu'"),
+    (("--local", "1/2", "--push", "0"), "give a number of batches from 1, or one of corrected, printed"),
+    (("--local", "1/2", "--batch", "300"), "a batch of 300 is larger than the 240 training samples"),
+    (("--local", "1/2", "--kernels", "golden:ndp-tiny,golden:hypar-tiny", "--update", "rmsprop", "--kernels",
+      "golden:fpga-tiny"), "where no engine has update 'rmsprop'"),
+    (("--local", "1/2", "--save", "out/report.json"), "report.json")], ids=" ".join)
+def test_what_cannot_be_is_refused_in_a_line(arguments: tuple[str, ...], said: str, folder: Path, capsys: Any) -> None:
+    assert said in refused(capsys, *arguments)
+    assert not (folder / "out" / "report.json").exists()
+
+
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"local": 3}, "local must be widths"), ({"local": (12, 8, 4.5, 4)}, "must be from 1 to 8, not 4.5"),
+    ({"kernels": 3}, "kernels must be a text"), ({"push": 0}, "push must be an integer from 1"),
+    ({"merge": "mean"}, "merge must be one of"), ({"clock": "wall"}, "clock must be one of"),
+    ({"accuracy": 2}, "accuracy must be a finite number from 0 to 1"), ({"update": "adam"}, "update must be one of")])
+def test_arguments_are_refused_in_a_line(settings: dict[str, Any], said: str, folder: Path) -> None:
+    with pytest.raises(plinth.Error) as error:
+        plinth.train_locally("small.yaml", "sums.npz", **settings)
+    assert said in str(error.value) and "\n" not in str(error.value)
+
+
+def test_ranks_have_the_kernels(folder: Path) -> None:
+    """Three ranks, two of which have three kernels; then ranks with different seeds, and one rank alone."""
+    def case(*arguments: str) -> list[str]:
+        return ["run", str(folder / "small.yaml"), "--data", str(folder / "sums.npz"), "--batch", "20", "--epochs",
+                "10", "--local", "1/2", "--push", "2", "--kernels", "2*numpy,golden:fpga-tiny", "--no-baseline",
+                "--out", str(folder / "ranks"), "--json", *arguments]
+
+    good, odd = commands(3, [[case()] * 3, [case(), case("--seed", "3"), case()]])
+    assert [code for code, _, _ in good] == [0, 0, 0], good
+    report = json.loads(good[0][1])
+    assert report["ended"] == "batches" and sum(kernel["merged_sets"] for kernel in report["kernels"]) >= 60
+    assert sum(kernel["merged_sets"] > 0 for kernel in report["kernels"]) >= 2 and not report["incidents"]
+    assert [code for code, _, _ in odd] == [2, 2, 2]
+    assert sum("processes have different settings" in error for _, _, error in odd) == 1
