@@ -18,6 +18,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 from scipy.optimize import brentq
 
@@ -36,7 +37,7 @@ Widths = Sequence[float]
 
 def multiply_adds(widths: Widths) -> float:
     """Multiply-adds of a sample's forward propagation in a perceptron."""
-    return sum(inputs * outputs for inputs, outputs in zip(widths, widths[1:], strict=False))
+    return sum(inputs * outputs for inputs, outputs in pairwise(widths))
 
 
 def network(widths: Widths) -> Network:

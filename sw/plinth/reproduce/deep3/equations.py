@@ -1,5 +1,5 @@
-"""Equations 1 and 2, Table 2 and Adagrad as printed, by the functions that compute them here, on small numbers whose
-results were worked by hand."""
+"""Equations 1 to 3, Table 2 and Adagrad as printed, by the functions that compute them here: on small numbers whose
+results were worked by hand, the projection on the digits."""
 
 from math import isclose
 
@@ -9,6 +9,9 @@ from plinth.local.devices import NUMPY, KernelDevice, device_step
 from plinth.local.push import printed_push
 from plinth.network.network import perceptron
 from plinth.profile.costs import KernelCosts
+from plinth.projection.fit import fit
+from plinth.projection.projection import Projection
+from plinth.train.data import digits
 from plinth.update.kinds import ADAGRAD_PRINTED, SGD
 from plinth.update.rule import UpdateRule
 
@@ -52,6 +55,19 @@ def iteration() -> bool:
     best = printed_push(computing, message)
     return _same(best, 5) and _same(seconds(best), 40) and seconds(best) < min(seconds(0.99 * best),
                                                                                seconds(1.01 * best))
+
+
+def projection() -> Projection:
+    """The projection of the digits for training, at the default tolerance."""
+    return fit(digits().train_x)
+
+
+def constrained(of: Projection) -> bool:
+    """The constraints of equation 3 on the digits: what a projection leaves of them is within its tolerance, with
+    fewer directions than features, found in float64 apart from it."""
+    samples, basis = digits().train_x.astype(np.float64), of.basis.astype(np.float64)
+    left = samples - samples @ np.linalg.pinv(basis) @ basis
+    return bool(np.linalg.norm(left) <= of.beta * np.linalg.norm(samples)) and of.size < of.features
 
 
 def forward() -> bool:

@@ -1,8 +1,7 @@
 """Training to the same accuracy by local networks and synchronously, on data that packages ship.
 
-Local networks train in virtual time (:mod:`plinth.local`), so that all but the last bits of products is the same
-everywhere. Principal components of the training samples stand for the projection: of as many inputs they leave the
-least error.
+Local networks train in virtual time (:mod:`plinth.local`), so that nothing but the last bits of products depends on
+the machine.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from plinth.network.local import widths_of
 from plinth.network.network import Network
 from plinth.network.zoo import NETWORKS
 from plinth.profile.costs import KernelCosts
+from plinth.projection.fit import fit
 from plinth.reproduce.deep3.cases import BATCH, network
 from plinth.train.data import Dataset, digits, named
 from plinth.update.kinds import ADAGRAD
@@ -88,13 +88,9 @@ def as_they_are(dataset: Dataset) -> Dataset:
 
 
 def projected(dataset: Dataset, inputs: int) -> Dataset:
-    """Samples as coordinates along their first principal components, without a mean."""
-    if inputs >= dataset.train_x.shape[1]:
-        return dataset
-    x = dataset.train_x.astype(np.float64)
-    _, directions = np.linalg.eigh(x.T @ x)
-    matrix = directions[:, ::-1][:, :inputs].astype(np.float32)
-    return replace(dataset, train_x=dataset.train_x @ matrix, test_x=dataset.test_x @ matrix)
+    """Samples as coordinates of a projection onto so many directions at most, which is made of those for training."""
+    projection = fit(dataset.train_x, limit=inputs, constant=True)
+    return replace(dataset, train_x=projection.project(dataset.train_x), test_x=projection.project(dataset.test_x))
 
 
 #: What stands for the paper's applications.
@@ -140,7 +136,7 @@ def baseline_steps(stand: Stand, dataset: Dataset, dropped: float) -> list[int |
     ending = Ending(batches=stand.batches, accuracy=stand.accuracy)
     points = [first(trained_together(whole, dataset, batch=BATCH, dropped=dropped, rate=stand.rate, seed=seed,
                                      ending=ending), stand.accuracy) for seed in range(stand.seeds)]
-    return [point and point.batches for point in points]
+    return [None if point is None else point.batches for point in points]
 
 
 def local_steps(stand: Stand, dataset: Dataset, inputs: int, share: float) -> list[float | None]:
@@ -159,7 +155,7 @@ def local_steps(stand: Stand, dataset: Dataset, inputs: int, share: float) -> li
     ending = Ending(batches=KERNELS * stand.batches, accuracy=stand.accuracy)
     points = [first(trained_locally(whole, data, widths, kernels=KERNELS, rate=stand.rate, seed=seed, ending=ending),
                     stand.accuracy) for seed in range(stand.seeds)]
-    return [point and point.batches / KERNELS for point in points]
+    return [None if point is None else point.batches / KERNELS for point in points]
 
 
 #: Figure 5: numbers of kernels, seeds, and the accuracy that runs are to reach.

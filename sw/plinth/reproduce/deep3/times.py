@@ -1,9 +1,9 @@
-"""Time of a training batch of global and local networks: by Table 2, and measured on this host."""
+"""Time of a training batch of global and local networks, by Table 2 and measured on this host, and of a projection."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from math import log
-from timeit import repeat
+from math import log, sqrt
+from timeit import repeat, timeit
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -13,6 +13,7 @@ from plinth.local.job import one_thread
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.profile.costs import KernelCosts
+from plinth.projection.fit import fit
 from plinth.reproduce.deep3.cases import BATCH
 from plinth.update.kinds import ADAGRAD
 
@@ -58,6 +59,12 @@ def batch_seconds(network: Network) -> float:
         return min(repeat(partial(running.executor.step, 0), number=1, repeat=STEPS))
 
 
-def measured(networks: Mapping[str, Network]) -> dict[str, float]:
-    """Seconds of a batch of each network, by its name."""
-    return {name: batch_seconds(network) for name, network in networks.items()}
+def projection_seconds(samples: int, features: int, inputs: int) -> float:
+    """Seconds of projecting random samples onto so many directions on one thread of this host, once: of choosing these
+    and of all coordinates. Samples lie near as many directions, and are half as far from them as along them."""
+    generator = np.random.default_rng(0)
+    directions = generator.standard_normal((inputs, features), np.float32)
+    x = generator.standard_normal((samples, inputs), np.float32) @ directions
+    x += np.float32(0.5 * sqrt(inputs)) * generator.standard_normal((samples, features), np.float32)
+    with one_thread():
+        return timeit(lambda: fit(x, limit=inputs).project(x), number=1)
