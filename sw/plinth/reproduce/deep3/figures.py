@@ -131,9 +131,10 @@ def circuitry(draft: Draft) -> None:
             f"{platform.key}: its three printed reductions leave weights of "
             f"{', '.join(f'{size:.0f}' for size in left[platform.key])} KiB ({platform.word_bytes} bytes each), which "
             "no one size of memory explains")
-    draft.notes.append("KiB: of the weights that the printed reduction leaves. hidden alone: the share of hidden units that the printed reduction leaves, all "
-                       "inputs kept; with input: the share of hidden units and inputs; l: inputs with which the whole network has as many times "
-                       "fewer multiply-adds as execution is faster, with the share of hidden units that is then left")
+    draft.notes.append(
+        "columns are what the printed reduction leaves. hidden alone: share of hidden units, all inputs kept; with "
+        "input: share of hidden units and inputs; l: inputs with which the whole network has as many times fewer "
+        "multiply-adds as execution is faster, and beside it the share of hidden units that is then left; KiB: weights")
     draft.notes.append("in all nine cells l by execution is below the features, and the share left below 1; nothing "
                        "in the paper says that execution is bound by multiply-adds")
 
@@ -202,8 +203,8 @@ def iterations(draft: Draft) -> None:
         draft.notes.append(
             f"{application.name}: data set {stand.data}, {features} features, hidden {stand.hidden}, "
             f"{dataset.classes} classes, to {100 * stand.accuracy:g} % of test samples, Adagrad of {stand.rate:g}, "
-            f"{stand.seeds} seed{'s' if stand.seeds > 1 else ''}; synchronous training takes {_mean(steps[0.0])} steps, "
-            f"with dropout of half the units {_mean(steps[runs.DROPPED])}")
+            f"{stand.seeds} seed{'s' if stand.seeds > 1 else ''}; synchronous training takes {_mean(steps[0.0])} "
+            f"steps, with dropout of half the units {_mean(steps[runs.DROPPED])}")
     draft.notes.append(
         f"here: batches of each of {runs.KERNELS} kernels alike, which answer after {runs.PUSH}, over steps of one "
         f"kernel without dropout, batches of {BATCH}; or over those with dropout, as the paper has it. A bound: "

@@ -18,7 +18,7 @@ from plinth.reproduce.deep3.cases import BATCH
 from plinth.update.kinds import ADAGRAD
 
 #: Steps of which the shortest counts.
-STEPS = 5
+STEPS = 9
 #: Least and largest cost of a unit, in multiply-adds, as powers of ten.
 _UNIT_RANGE = -2.0, 6.0
 
