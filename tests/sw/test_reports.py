@@ -57,8 +57,8 @@ def _reports(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "train", plan.train(steps=1, device="numpy").to_dict()
     fixed = plinth.array(dies=2, machine="fpga", format="fixed")
     yield "train", plinth.train(array=fixed, steps=1, batch=16, update="adagrad").to_dict()
-    yield "local", plinth.train_locally(local="1/4", kernels="numpy,golden:fpga-demo", epochs=2, batch=200, push=1,
-                                        clock="virtual", baseline=True).to_dict()
+    yield "local", plinth.train_locally(local=(32, 64, 32, 10), kernels="numpy,golden:fpga-demo", epochs=2, batch=200,
+                                        push=1, clock="virtual", baseline=True).to_dict()
     yield "bench", rows_report([BenchRow("one", 1.0, "ratio", "nothing", {"any": 1}, None).to_data()])
     hypar = paper("hypar")
     yield "reproduce", json.loads(json.dumps(hypar.report(hypar.computed(["5"]))))

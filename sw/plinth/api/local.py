@@ -28,9 +28,10 @@ from plinth.local.draws import DRAWS, UNIFORM
 from plinth.local.job import CLOCKS, REAL, LocalOptions, parsed_push, parsed_widths, run_local, usual_batches
 from plinth.local.merging import AUTO, MERGES
 from plinth.local.push import CORRECTED
+from plinth.local.samples import prepared
+from plinth.network.local import checked_widths
 from plinth.network.network import Network
-from plinth.train.data import samples
-from plinth.train.scale import Conversion, Scale
+from plinth.train.scale import Scale
 from plinth.update.kinds import ADAGRAD, KINDS, LAWS
 
 if TYPE_CHECKING:
@@ -106,7 +107,8 @@ def local_job(network: Network, data: Path | Samples | None, *, scale: Scale | N
               kernels: str | None, push: str | int | None, merge: str | None, draw: str | None, clock: str | None,
               profiles: Iterable[Path], accuracy: float | None, patience: float | None, baseline: bool | None,
               epochs: int | None, batch: int | None, rate: float | None, update: str | None, epsilon: float | None,
-              seed: int, memory_mib: int | None, save: Path | None, out: RunFolder | None = None) -> LocalOptions:
+              beta: float | None, seed: int, memory_mib: int | None, save: Path | None, out: RunFolder | None = None
+              ) -> LocalOptions:
     """The complete options of a run by local networks: an argument that is None is the default.
 
     Raises
@@ -115,11 +117,18 @@ def local_job(network: Network, data: Path | Samples | None, *, scale: Scale | N
         If there is no such kernel, or what is asked for does not fit the network.
     """
     devices = kernel_devices(kernels or KERNELS)
-    dataset = samples(data, network, Conversion(scale))
+    widths = _widths(network, devices, local)
+    inputs = {own[0] for own in widths}
+    if len(inputs) > 1:
+        raise UserError(f"kernels fit {', '.join(map(str, sorted(inputs)))} inputs, and samples are projected to one "
+                        f"number of them; give widths with {min(inputs)} of them")
+    ready = prepared(network, data, scale=scale, devices=devices, inputs=min(inputs), beta=beta)
+    network, dataset = ready.network, ready.dataset
     update, batch = update or ADAGRAD, batch or BATCH
     rule = devices[0].rule(update, None, None)
     return LocalOptions(
-        network=network, dataset=dataset, devices=devices, widths=_widths(network, devices, local), batch=batch,
+        network=network, dataset=dataset, projection=ready.to_data(), devices=devices,
+        widths=[(network.input.elements, *own[1:]) for own in widths], batch=batch,
         batches=usual_batches(dataset, batch, epochs or EPOCHS_FACTOR * epochs_of(network.name, rule)),
         accuracy=accuracy, update=update, rate=_rate(update, rate), epsilon=epsilon, seed=seed,
         push=parsed_push(push or CORRECTED) if push is None or isinstance(push, str) else integer(
@@ -138,7 +147,7 @@ def _rate(update: str, rate: float | None) -> float:
 
 def _widths(network: Network, devices: Sequence[KernelDevice], local: str | Sequence[int]) -> list[tuple[int, ...]]:
     """S_L of each kernel."""
-    own = parsed_widths(local, network) if isinstance(local, str) else tuple(local)
+    own = checked_widths(network, parsed_widths(local, network) if isinstance(local, str) else local, projected=True)
     return [own] * len(devices)
 
 
@@ -147,9 +156,9 @@ def train_locally(network: str | Path | Network | None = None, x: ArrayLike | st
                   push: int | str | None = None, merge: str = AUTO, draw: str = UNIFORM, clock: str = REAL,
                   profiles: Sequence[str | Path] = (), accuracy: float | None = None, patience: float | None = None,
                   baseline: bool = False, epochs: int | None = None, batch: int | None = None,
-                  update: str = ADAGRAD, rate: float | None = None, epsilon: float | None = None, scale: Any = 1,
-                  seed: int = 0, memory_mib: int | None = None, save: str | Path | None = None,
-                  progress: Progress = None) -> LocalTrainingResult:
+                  update: str = ADAGRAD, rate: float | None = None, epsilon: float | None = None,
+                  beta: float | None = None, scale: Any = 1, seed: int = 0, memory_mib: int | None = None,
+                  save: str | Path | None = None, progress: Progress = None) -> LocalTrainingResult:
     """Train a network by local networks: parts of it with some units of each layer, drawn anew again and again, on
     kernels that each go on at their own pace.
 
@@ -185,6 +194,9 @@ def train_locally(network: str | Path | Network | None = None, x: ArrayLike | st
         Passes of all kernels together. None: 96 with Adagrad.
     batch : int or None
         Samples of a kernel's batch. None: 100.
+    beta : float or None
+        Tolerance of the projection of the samples, which are projected if it is given, or if ``local`` has fewer inputs
+        than the network. None: 0.1.
     update, rate, epsilon, scale, seed, memory_mib, save
         As of :func:`plinth.train`; the rate of Adagrad is 0.02.
     progress : callable, True or None
@@ -203,7 +215,7 @@ def train_locally(network: str | Path | Network | None = None, x: ArrayLike | st
         "baseline": flag("baseline", baseline), "epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
         "batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH), "update": choice("update", update, KINDS),
         "rate": optional(real, "rate", rate), "epsilon": optional(real, "epsilon", epsilon),
-        "seed": integer("seed", seed, 0, MAXIMUM_SEED),
+        "beta": optional(real, "beta", beta), "seed": integer("seed", seed, 0, MAXIMUM_SEED),
         "memory_mib": optional(integer, "memory_mib", memory_mib, 1, MAXIMUM_MEMORY_MIB),
         "save": file_to_save(save)}
     job = local_job(network_of("digits-tanh" if network is None else network), data_given(x, y),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from plinth.local.job import LocalOptions, MakeLinks
 
 #: Options that local networks alone have, by parameter.
-OPTIONS = ("local", "kernels", "push", "merge", "draw", "clock", "profiles", "accuracy", "patience", "baseline")
+OPTIONS = ("local", "kernels", "push", "merge", "draw", "clock", "profiles", "accuracy", "patience", "baseline", "beta")
 #: Of the others those that they have as well.
 COMMON = ("network", "data", "scale", "epochs", "batch", "rate", "update", "epsilon", "seed", "memory_mib", "save",
           "out", "as_json", *OPTIONS)
@@ -49,6 +49,9 @@ def local_options(command: Any) -> Any:
                          help="with --local: end once so much of the test samples is right"),
             click.option("--patience", type=RealRange(0, min_open=True), metavar="SECONDS",
                          help="with --local: leave out a kernel that does not answer for so long; default: 300"),
+            click.option("--beta", type=RealRange(0, 1), metavar="SHARE",
+                         help="with --local: project samples, so that at most so much of each is left out; default: "
+                         "0.1, where WIDTHS have fewer inputs than the network"),
             click.option("--baseline/--no-baseline", default=None,
                          help="with --local: train the whole network synchronously as well, to compare; default: yes")):
         command = option(command)

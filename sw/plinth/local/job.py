@@ -89,7 +89,7 @@ class LocalOptions:
     baseline: bool = True
     save: Path | None = None
     out: RunFolder | None = None
-    notes: Sequence[str] = ()
+    projection: Mapping[str, Any] | None = None
 
     def texts(self) -> dict[str, str]:
         """What has to be the same in all processes of a run, as messages say it, by name."""
@@ -176,7 +176,7 @@ def run_local(options: LocalOptions, told: Listener, links: MakeLinks = in_threa
             options.out.hold()
             options.out.clear()
         held.enter_context(one_thread())
-        for note in (*options.notes, *_merging(training)):
+        for note in (*_projecting(options), *_merging(training)):
             told.say(f"note: {note}")
         push, choices = _push(options, training, told)
         told.begin("starting kernels", "kernels")
@@ -200,6 +200,15 @@ def one_thread() -> Any:
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1)
+
+
+def _projecting(options: LocalOptions) -> list[str]:
+    """What samples were projected to, in a line; nothing if they were not."""
+    if (own := options.projection) is None:
+        return []
+    times = "" if own["factor"] == 1 else f", times {own['factor']:g}, which all kernels hold"
+    return [f"samples of {own['features']} features are projected to {own['size']}{times}: error "
+            f"{own['train_error']:.1%} of those for training, {own['test_error']:.1%} of those for testing"]
 
 
 def _merging(training: LocalTraining) -> list[str]:
@@ -304,7 +313,8 @@ def _report(options: LocalOptions, training: LocalTraining, run: CoordinatorRun,
         "test_loss": None if last is None else last.loss, "test_accuracy": None if last is None else last.accuracy,
         "seconds": run.seconds, "wall_seconds": wall, "setup_seconds": setup,
         "kernels": kernels, "incidents": run.events, "curve": [_point(point) for point in run.curve],
-        "synchronous": baselines, "commit": commit()})
+        "synchronous": baselines, "commit": commit()} | (
+            {} if options.projection is None else {"projection": dict(options.projection)}))
 
 
 def parsed_widths(text: str, network: Network) -> tuple[int, ...]:

@@ -98,8 +98,9 @@ def widths_of(network: Network) -> tuple[int, ...]:
     return (network.input.elements, *(network.shapes[layer.name].output.channels for layer in makers(network)))
 
 
-def checked_widths(network: Network, widths: Any) -> tuple[int, ...]:
-    """S_L, checked: as long as S_G, nowhere wider, and whole at both ends and where units cannot be left out.
+def checked_widths(network: Network, widths: Any, projected: bool = False) -> tuple[int, ...]:
+    """S_L, checked: as long as S_G, nowhere wider, and whole at both ends and where units cannot be left out; of
+    samples that are ``projected`` the input may be narrower.
 
     Raises
     ------
@@ -119,7 +120,7 @@ def checked_widths(network: Network, widths: Any) -> tuple[int, ...]:
         if not is_integer(width, 1, most):
             raise UserError(f"local widths of {where} must be from 1 to {most}, not {described(width)}; a local "
                             "network is nowhere wider than the global one")
-        if width < most and name in kept:
+        if width < most and name in kept and not (projected and name == INPUT):
             raise UserError(f"{where} {kept[name]}, and cannot have {width} of {most} units; leave it whole")
     return tuple(int(width) for width in widths)
 

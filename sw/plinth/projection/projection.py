@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from plinth.errors import UserError
+from plinth.files.documents import check_choice
 from plinth.projection.basis import DEPENDENT, GrowingBasis
 from plinth.projection.samples import Floats, check_fraction, checked
 
@@ -190,9 +191,11 @@ def of_dictionary(samples: Any, *, beta: float = 0.10, coordinates: str = BASIS)
     Raises
     ------
     UserError
-        If they are no such numbers, or one is constant or lies in the span of those before it; by its number.
+        If they are no such numbers, or one is constant or lies in the span of those before it; by its number. If a
+        setting is out of its range.
     """
     beta = check_fraction("beta", beta, "it is the share of a sample's norm that may be left of it")
+    coordinates = check_choice(coordinates, COORDINATES, "projection", "kind of coordinates")
     rows = checked(samples, constant=False).astype(np.float64)
     basis, units = GrowingBasis(rows.shape[1]), []
     for number, row in enumerate(rows):

@@ -32,6 +32,7 @@ def local_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
             ("ended", f"after {report['batches']:,} batches of {report['batch']}: {_ENDINGS[report['ended']]}"),
             ("n_push", push),
             ("merged", "added" if not report["divided"] else f"divided by holders: {', '.join(report['divided'])}"),
+            *_projection(report.get("projection")),
             ("words", f"{words:,} both ways"),
             ("time", f"{report['seconds']:.4g} {unit}; {report['wall_seconds']:.1f} s on the host, after "
                      f"{report['setup_seconds']:.1f} s of set-up")]
@@ -40,6 +41,13 @@ def local_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     for baseline in report["synchronous"]:
         rows.append((f"synchronous, {_dropout(baseline)}", _best(baseline["curve"])))
     return rows
+
+
+def _projection(projection: dict[str, Any] | None) -> list[tuple[str, str]]:
+    if projection is None:
+        return []
+    return [("projection", f"{projection['features']} features to {projection['size']}, error "
+                           f"{projection['test_error']:.1%} of samples for testing, {projection['seconds']:.2f} s")]
 
 
 def _dropout(baseline: dict[str, Any]) -> str:

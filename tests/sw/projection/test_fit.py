@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tests.support.ranks import in_ranks
 from tests.support.worker_threads import in_threads
 
+from plinth.bench import projection as bench
 from plinth.bench.projection import generated
 from plinth.errors import UserError
 from plinth.projection.compare import PRINCIPAL, RANDOM, RAW, compared, principal, random_directions, table
@@ -199,6 +200,18 @@ def test_random_directions_are_orthonormal_and_of_the_seed() -> None:
     projection = random_directions(64, 32, 5)
     assert np.allclose(projection.basis @ projection.basis.T, np.eye(32), atol=1e-6)
     assert np.array_equal(projection.basis, random_directions(64, 32, 5).basis)
+
+
+def test_times_are_a_sample_of_few_and_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "MANY", 400)
+    monkeypatch.setattr(bench, "FEW", 100)
+    monkeypatch.setattr(bench, "STREAMED", 60)
+    stream, given = StreamingProjection(64), []
+    stream.extend(DIGITS[:400])
+    times = bench._times(DIGITS[:400], lambda x: given.append(len(x)) or bench._tested(stream, x))  # type: ignore[func-returns-value]
+    assert times["coordinates"] == 2 * [stream.size] and len(times["turns"]) == bench.TURNS
+    assert given == (bench.TURNS + 1) * [100, 100, 100, 100, 400] + [100, 400]
+    assert bench._fitted(16, DIGITS[:400]) == 16
 
 
 def test_generated_samples_lie_between_real_ones() -> None:

@@ -82,8 +82,8 @@ def test_samples_of_tiny_norm_do_not_fill_the_dictionary() -> None:
     stream = streamed(x)
     assert (stream.size, stream.tiny) == (4, 100)
     assert streamed(x, floor=0.0).size == 30
-    # Nor where they come before any that is larger: alone they are what the data are.
-    assert streamed(x[100:]).size == 30
+    # Before any that is larger they are what the data are.
+    assert streamed(x[100:]).size == streamed(x[::-1]).size == 30
 
 
 def test_zeros_are_told_by_any_basis() -> None:
@@ -175,6 +175,15 @@ def test_ranks_come_to_the_bits_of_one(ranks: int, limit: int | None) -> None:
         assert np.array_equal(projection.dictionary, alone.projection.dictionary)
         assert (samples, tiny) == (alone.samples, alone.tiny)
         assert np.allclose(coordinates, alone.projection.project(DIGITS[600:])[own::ranks], atol=1e-5)
+
+
+def test_a_rank_may_have_no_samples() -> None:
+    def work(others: object) -> int:
+        stream = StreamingProjection(64, ranks=others)  # type: ignore[arg-type]
+        assert len(stream.extend(DIGITS[:2][others.own::3])) == (others.own < 2)  # type: ignore[attr-defined]
+        return stream.size
+
+    assert in_threads(3, work) == [2, 2, 2]
 
 
 def test_validation_is_asked_on_the_first_rank_and_ends_growth_on_all() -> None:
