@@ -63,7 +63,7 @@ class Application:
 
     @cached_property
     def multiply_adds(self) -> float:
-        """Of a sample in the global network."""
+        """Multiply-adds of a sample's forward propagation in the global network."""
         return multiply_adds(self.widths)
 
     def scaled(self, inputs: float, share: float) -> tuple[float, ...]:
