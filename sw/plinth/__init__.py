@@ -21,14 +21,15 @@ if TYPE_CHECKING:
     from plinth.api.local import LocalTrainingResult, train_locally
     from plinth.api.objects import array, network, verilog
     from plinth.api.planning import PlanResult, StepListing, load_plan, plan
+    from plinth.api.profiling import ProfileResult, profile
     from plinth.api.simulating import SimulationResult, simulate
     from plinth.api.training import TrainingError, TrainingResult, train
     from plinth.api.workers import get_runner, partitioner, shard, trainer
     from plinth.errors import UserError as Error
 
-__all__ = ["Error", "LocalTrainingResult", "PlanResult", "SimulationResult", "StepListing", "TrainingError",
-           "TrainingResult", "array", "get_runner", "load_plan", "network", "partitioner", "plan", "shard", "simulate",
-           "train", "train_locally", "trainer", "verilog"]
+__all__ = ["Error", "LocalTrainingResult", "PlanResult", "ProfileResult", "SimulationResult", "StepListing",
+           "TrainingError", "TrainingResult", "array", "get_runner", "load_plan", "network", "partitioner", "plan",
+           "profile", "shard", "simulate", "train", "train_locally", "trainer", "verilog"]
 
 #: Where names are, and what they are called there.
 _PLACES = {
@@ -36,13 +37,14 @@ _PLACES = {
     **{name: ("plinth.api.local", name) for name in ("LocalTrainingResult", "train_locally")},
     **{name: ("plinth.api.objects", name) for name in ("array", "network", "verilog")},
     **{name: ("plinth.api.planning", name) for name in ("PlanResult", "StepListing", "load_plan", "plan")},
+    **{name: ("plinth.api.profiling", name) for name in ("ProfileResult", "profile")},
     **{name: ("plinth.api.simulating", name) for name in ("SimulationResult", "simulate")},
     **{name: ("plinth.api.training", name) for name in ("TrainingError", "TrainingResult", "train")},
     **{name: ("plinth.api.workers", name) for name in ("get_runner", "partitioner", "shard", "trainer")},
 }
 #: Functions that have the name of a room: Python makes every room that is imported an attribute of this package, so
 #: that the room itself can be called.
-_ROOMS = ("array", "network", "plan", "simulate", "train")
+_ROOMS = ("array", "network", "plan", "profile", "simulate", "train")
 
 
 def _load(name: str) -> Any:

@@ -23,5 +23,8 @@ MEMORY_MIB = 16
 DEVICE, LIBRARY_DEVICE = "cosim", "golden"
 #: Largest share of a step's kinks that dies may decide, as `plinth.train.kinks` has it: in FP32, and with 16 bits.
 KINKS = 0.01, 0.1
+#: What `plinth profile` may choose local layers by, and does; the machine of its dies, and their clock in megahertz.
+METRICS = ("time", "energy", "energy-delay", "memory")
+METRIC, PROFILE_MACHINE, CLOCK_MHZ = "memory", "fpga", 100.0
 #: Epochs and rate of other networks: 97% for each of twelve seeds; of `lenet-c` on --data mnist 94%.
 JOBS = {"digits-cnn": (30, 0.12), "lenet-c": (8, 0.05)}

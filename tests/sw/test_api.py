@@ -211,14 +211,15 @@ def test_what_is_built_of_the_wrong_types_is_refused_in_one_line(call: Any, reas
 
 def test_arguments_of_messages_have_flags() -> None:
     """Of every argument of the library that is a flag of a command, and of no others but those of commands alone."""
-    parameters = [parameter for name in ("plan", "simulate", "train", "step")
+    parameters = [parameter for name in ("plan", "simulate", "train", "step", "profile")
                   for parameter in commands.commands[name].params]
     words = {word for parameter in parameters for word in (*parameter.opts, *parameter.secondary_opts)
              if word.startswith("--")}
-    assert words - {*FLAGS.values(), *SWITCHES.values()} == {"--picture", "--json", "--trace", "--against", "--preset"}
+    assert words - {*FLAGS.values(), *SWITCHES.values()} == {"--picture", "--json", "--trace", "--against", "--preset",
+                                                            "--network"}
     assert {*FLAGS.values(), *SWITCHES.values()} <= words | {"--reduce"}
     functions = (plinth.plan, plinth.simulate, plinth.train, plinth.train_locally, plinth.network, plinth.array,
-                 plinth.PlanResult.step)
+                 plinth.profile, plinth.PlanResult.step)
     taken = {name for function in functions for name in inspect.signature(function).parameters}
     assert set(FLAGS) - taken == {"plan", "out", "bitstream", "resume", "change", "waves"}
 

@@ -47,10 +47,10 @@ def test_a_run_says_what_happened(folder: Path, capsys: Any) -> None:
     check_report(report, "report", "local")
     assert report == json.loads((folder / "out" / "report.json").read_text())
     assert (folder / "out" / "report.png").read_bytes().startswith(b"\x89PNG")
-    assert report["widths"] == list(WIDTHS) and report["push"] == 4 and report["ended"] == "batches"
+    assert report["layer_widths"] == list(WIDTHS) and report["push"] == 4 and report["ended"] == "batches"
     assert [kernel["kernel"] for kernel in report["kernels"]] == ["numpy", "numpy", "golden:fpga-tiny/2"]
-    assert all(kernel["widths"] == [12, 8, 4, 4] and kernel["merged_sets"] > 0 for kernel in report["kernels"])
-    assert report["batches"] == sum(kernel["batches"] for kernel in report["kernels"]) >= 120
+    assert all(kernel["layer_widths"] == [12, 8, 4, 4] and kernel["merged_sets"] > 0 for kernel in report["kernels"])
+    assert report["merged_batches"] == sum(kernel["merged_batches"] for kernel in report["kernels"]) >= 120
     assert report["curve"][-1]["exchanged_words"] <= sum(
         kernel["set_words"] + kernel["answer_words"] for kernel in report["kernels"])
     assert [baseline["dropped_share"] for baseline in report["synchronous"]] == [0.0, 0.5]

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from plinth.cli.commands import cli as group
 from plinth.errors import UserError
 from plinth.files.fields import FIELDS, fault, used
 from plinth.files.reports import REPORT_VERSION, REPORTS, check_report, read_report, report_schema
+from plinth.profile.networks import DIE
 from plinth.report import fields, figures
 from plinth.report.simulation import simulation_report
 from plinth.report.step import compared, step_of_plan
@@ -55,6 +57,11 @@ def _reports(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "step-comparison", compared(steps[0], steps[1])
     yield "train", plan.train(steps=1).to_dict()
     yield "train", plan.train(steps=1, device="numpy").to_dict()
+    yield "profile", plinth.profile("golden", "digits-mlp", machine="fpga-tiny", batch=4, watts=2.0).to_dict()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("plinth.profile.devices.HOST", replace(DIE, convolutional=6))
+        patch.setattr("plinth.profile.cache.MOST_BYTES", 1 << 16)
+        yield "profile", plinth.profile("numpy").to_dict()
     fixed = plinth.array(dies=2, machine="fpga", format="fixed")
     yield "train", plinth.train(array=fixed, steps=1, batch=16, update="adagrad").to_dict()
     yield "local", plinth.train_locally(local=(32, 64, 32, 10), kernels="numpy,golden:fpga-demo", epochs=2, batch=200,

@@ -23,14 +23,17 @@ from plinth.api.training import data_given, file_to_save, scale_given
 from plinth.errors import UserError, quoted
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_EPOCHS, MAXIMUM_MEMORY_MIB, MAXIMUM_SEED
 from plinth.local.coordinator import PATIENCE_SECONDS
-from plinth.local.devices import KernelDevice, kernel_devices
+from plinth.local.devices import kernel_devices
 from plinth.local.draws import DRAWS, UNIFORM
+from plinth.local.fitting import check_used, costs_of, fitting_widths
 from plinth.local.job import CLOCKS, REAL, LocalOptions, parsed_push, parsed_widths, run_local, usual_batches
 from plinth.local.merging import AUTO, MERGES
 from plinth.local.push import CORRECTED
 from plinth.local.samples import prepared
+from plinth.local.training import USUAL_COSTS
 from plinth.network.local import checked_widths
 from plinth.network.network import Network
+from plinth.profile.profile import load_profile
 from plinth.train.scale import Scale
 from plinth.update.kinds import ADAGRAD, KINDS, LAWS
 
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 KERNELS, BATCH, RATE = "2*numpy", 100, 0.02
 #: How many times as many epochs as one device local networks train for: parts of a network need more.
 EPOCHS_FACTOR = 4
+#: Widths: what fits each kernel.
+FITTING = "auto"
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -90,7 +95,7 @@ class LocalTrainingResult(Result):
         right = "not validated" if self.loss is None else (
             f"test loss {self.loss:.4g}" if self.accuracy is None else f"test accuracy {self.accuracy:.2%}")
         return (f"{report['network']} trained by local networks on {len(report['kernels'])} kernels, "
-                f"{report['batches']} batches of {report['batch']}: {right}")
+                f"{report['merged_batches']} batches of {report['batch']}: {right}")
 
     def _tables(self) -> list[str]:
         from plinth.report.local import local_rows
@@ -116,15 +121,24 @@ def local_job(network: Network, data: Path | Samples | None, *, scale: Scale | N
     UserError
         If there is no such kernel, or what is asked for does not fit the network.
     """
-    devices = kernel_devices(kernels or KERNELS)
-    widths = _widths(network, devices, local)
+    devices, batch = kernel_devices(kernels or KERNELS), batch or BATCH
+    memory_mib = defaults.MEMORY_MIB if memory_mib is None else memory_mib
+    read = [load_profile(place) for place in profiles]
+    check_used(devices, read)
+    if isinstance(local, str) and local == FITTING:
+        fitting = {device: fitting_widths(network, device, read, batch=batch, memory_mib=memory_mib)
+                   for device in dict.fromkeys(devices)}
+        widths = [fitting[device] for device in devices]
+    else:
+        own = parsed_widths(local, network) if isinstance(local, str) else local
+        widths = [checked_widths(network, own, projected=True)] * len(devices)
     inputs = {own[0] for own in widths}
     if len(inputs) > 1:
         raise UserError(f"kernels fit {', '.join(map(str, sorted(inputs)))} inputs, and samples are projected to one "
                         f"number of them; give widths with {min(inputs)} of them")
     ready = prepared(network, data, scale=scale, devices=devices, inputs=min(inputs), beta=beta)
     network, dataset = ready.network, ready.dataset
-    update, batch = update or ADAGRAD, batch or BATCH
+    update = update or ADAGRAD
     rule = devices[0].rule(update, None, None)
     return LocalOptions(
         network=network, dataset=dataset, projection=ready.to_data(), devices=devices,
@@ -134,7 +148,8 @@ def local_job(network: Network, data: Path | Samples | None, *, scale: Scale | N
         push=parsed_push(push or CORRECTED) if push is None or isinstance(push, str) else integer(
             "push", push, 1, 1 << 20),
         merge=merge or AUTO, draw=draw or UNIFORM, clock=clock or REAL,
-        memory_mib=defaults.MEMORY_MIB if memory_mib is None else memory_mib,
+        costs=[costs_of(device, read, network, batch, USUAL_COSTS) for device in devices] if read else None,
+        memory_mib=memory_mib,
         patience_seconds=PATIENCE_SECONDS if patience is None else patience,
         baseline=baseline is not False, save=save, out=out)
 
@@ -143,12 +158,6 @@ def _rate(update: str, rate: float | None) -> float:
     """The learning rate that was asked for, or that local networks learn best with."""
     return rate if rate is not None else RATE if update == ADAGRAD else float(LAWS[update].defaults.get(
         "rate", defaults.RATE))
-
-
-def _widths(network: Network, devices: Sequence[KernelDevice], local: str | Sequence[int]) -> list[tuple[int, ...]]:
-    """S_L of each kernel."""
-    own = checked_widths(network, parsed_widths(local, network) if isinstance(local, str) else local, projected=True)
-    return [own] * len(devices)
 
 
 def train_locally(network: str | Path | Network | None = None, x: ArrayLike | str | Path | None = None,

@@ -29,6 +29,7 @@ from plinth.machine.host import RATE_OF, SUM_RUNS, HostWork, convolution_work, m
 from plinth.machine.sparse_products import HostBlockCost, SparseProduct, sparse_work
 from plinth.network.sparse.irregular import IrregularNet
 from plinth.network.sparse.radix_net import trained_network
+from plinth.profile.timing import shortest
 from plinth.runtime.launcher import launched
 from plinth.runtime.mpi import World, world
 from plinth.runtime.products import ConvolutionKernel, product_kernel
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
 CACHE_SIZES = tuple(1 << bits for bits in range(14, 25))
 #: Sets of arrays that a kernel goes over in turn, at most, and words of all of them together.
 SETS, SET_WORDS = 8, 48 << 20
-#: Turns in which a kernel is timed, seconds of each at least, and seconds of all turns at most.
-TURNS, TURN_SECONDS, MOST_SECONDS = 7, 0.005, 0.4
 #: Times that short messages go to and fro between two ranks; long ones go a fiftieth of that.
 MESSAGE_TURNS = 2000
 #: Words a nanosecond of a link of one gigabit a second.
@@ -204,29 +203,6 @@ def cases() -> list[Case]:
           for size in ((256, 784, .05, 64), (1024, 1024, .01, 4))),
         *(_irregular(direction, *size, **check) for direction in ("fprop", "bprop", "update")
           for size in ((512, 512, .04, 16), (128, 2048, .02, 1)))]
-
-
-def shortest(kernels: Sequence[Callable[[], Any]], turns: int = TURNS, most_seconds: float = MOST_SECONDS) -> float:
-    """Nanoseconds of a kernel, in turn on each of its sets of arrays: of as many calls as take
-    :data:`TURN_SECONDS`, the mean, and of some turns, or of those that go into ``most_seconds``, the least."""
-    for kernel in kernels:
-        kernel()
-    count, begin, best = 1, time.perf_counter(), float("inf")
-    for _ in range(turns):
-        while True:
-            start, started = time.perf_counter(), time.process_time()
-            for _ in range(count):
-                for kernel in kernels:
-                    kernel()
-            # Another program may have had the processor meanwhile; of several threads processor time is the longer.
-            took = min(time.perf_counter() - start, time.process_time() - started)
-            if took >= TURN_SECONDS or time.perf_counter() - begin > most_seconds:
-                break
-            count = max(count + 1, int(count * 1.2 * TURN_SECONDS / max(took, 1e-9)))
-        best = min(best, took / count / len(kernels))
-        if time.perf_counter() - begin > most_seconds:
-            break
-    return 1e9 * best
 
 
 def timed(some: Sequence[Case], progress: Callable[[int], object] = lambda done: None) -> list[Timed]:

@@ -8,13 +8,14 @@ from plinth.errors import UserError
 from plinth.update.law import NUMBERS
 
 #: Flags by the argument that a message names, ``batch=``, or gives a value, ``batch=16``.
-FLAGS = {"check_every": "--check", "dense_from": "--dense-from", "lists": "--parts", "memory_mib": "--memory",
-         "profiles": "--profile", "save_every": "--save-every", "x": "--data", **{name: f"--{name}" for name in (
+FLAGS = {"check_every": "--check", "clock_mhz": "--clock-mhz", "dense_from": "--dense-from",
+         "lists": "--parts", "memory_mib": "--memory", "profiles": "--profile", "save_every": "--save-every",
+         "x": "--data", **{name: f"--{name}" for name in (
              "accuracy", "array", "baseline", "batch", "beta", "bitstream", "change", "clock", "copies", "cost",
-             "device", "die", "dies", "draw", "epochs", "format", "kernels", "kinks", "local", "machine", "merge",
-             "model", "out", "patience", "plan", "planner", "predict", "push", "rate", "reduce", "resume", "save",
-             "scale", "seed", "shares", "slow", "steps", "stochastic", "threads", "tolerance", "touched", "update",
-             "waves", "weights", "wide", "winograd", *NUMBERS)}}
+             "device", "die", "dies", "draw", "epochs", "format", "kernels", "kinks", "local", "machine", "memory",
+             "merge", "metric", "model", "out", "patience", "plan", "planner", "predict", "push", "rate", "reduce",
+             "resume", "save", "scale", "seed", "shares", "slow", "steps", "stochastic", "threads", "tolerance",
+             "touched", "update", "watts", "waves", "weights", "wide", "winograd", *NUMBERS)}}
 #: Flags by the argument and its value, of arguments whose flag says their value.
 SWITCHES = {"stochastic=True": "--stochastic", "wide=True": "--wide", "wide=False": "--narrow",
             "baseline=False": "--no-baseline"}

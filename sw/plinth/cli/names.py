@@ -32,13 +32,16 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "sparse_words_on_dies", "sparse_die_utilisation", "sparse_inference_scaling", "sparse_sgd_scaling",
                "sparse_words_over_formula", "fullest_owner", "ps_ar_crossover_error", "partition_search_gap",
                "staleness_gain", "hybrid_times", "hybrid_on_dies",
-               "repeated_rows", "curves_of_ways", "api_lines", "projection_linear", "projection_error_over_pca")
+               "repeated_rows", "curves_of_ways", "api_lines", "projection_linear", "projection_error_over_pca",
+               "profile_fit_error", "local_accuracy_gap", "local_accuracy_gap_quarter", "deep3_words_ratio",
+               "deep3_words_ratio_projected", "deep3_time_ratio", "deep3_sixteen_kernels", "fixed_kernel_gap",
+               "n_push_regret")
 #: Rows of `plinth accuracy`; `plinth.bench.accuracy` has them.
 ACCURACY_NAMES = ("fp32", "mixed", "nearest", "stochastic", "adagrad")
 #: Costs of `plinth simulate`; `plinth.simulate.costs` has them.
 COST_NAMES = ("die", "paper")
 #: Kinds of reports that `plinth schema` knows; `plinth.files.reports` has them.
 REPORT_NAMES = ("train", "local", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy",
-                "reproduce", "list", "doctor")
+                "reproduce", "profile", "list", "doctor")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
 PAPERS = ("deep3", "hypar", "mpt", "parallax", "sparse-dnn")

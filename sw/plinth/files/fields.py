@@ -20,6 +20,9 @@ _COUNT: Schema = {"type": "integer", "minimum": 0}
 _AMOUNT: Schema = {"type": "number", "minimum": 0}
 _SHARE: Schema = _AMOUNT | {"maximum": 1}
 _REAL: Schema = {"type": "number"}
+#: Of measured or fitted quantities, and of sizes: as large as none is, since files are the user's.
+_MEASURE: Schema = _AMOUNT | {"maximum": 1e18}
+_SIZE: Schema = {"type": "integer", "minimum": 1, "maximum": 1 << 48}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _RANGE: Schema = {"type": "array", "items": _AMOUNT, "minItems": 2, "maxItems": 2}
 
@@ -261,6 +264,58 @@ FIELDS: dict[str, NamedField] = {
     "unit": NamedField("its unit", _TEXT),
     "limited_by": NamedField("what limits it", _TEXT),
     "detail": NamedField("what else was measured; its keys are the row's own", {"type": "object"}),
+    # Profiles of devices.
+    "measured_under": NamedField("what measured times depend on, in words: preset, clock, threads", _by(_TEXT)),
+    "metric": NamedField("what local layers were chosen by: time, energy, energy-delay or memory", _TEXT),
+    "costs": NamedField("coefficients of Deep3's Table 2", row(
+        "flop_seconds act_seconds err_seconds batch_seconds net_seconds word_seconds")),
+    "flop_seconds": NamedField("time of a multiply-add of one sample, forward (alpha_flop)", _MEASURE),
+    "act_seconds": NamedField("time of a unit's activation (alpha_act)", _MEASURE),
+    "err_seconds": NamedField("time of a unit's error (alpha_err)", _MEASURE),
+    "batch_seconds": NamedField("time of a batch, however large", _MEASURE),
+    "net_seconds": NamedField("time of a message, however long (alpha_net)", _MEASURE),
+    "word_seconds": NamedField("time of each word of a message", _MEASURE),
+    "costs_error": NamedField("median relative error of Table 2 on batches that played no part in it; null: none",
+                              _or_none(_MEASURE)),
+    "kinds": NamedField("kinds of work that were measured", _list(row(
+        "kind form tile constant_seconds coefficients least_sizes most_sizes fit_error check_error measurements"))),
+    "form": NamedField("sum or max of its terms", _TEXT),
+    "tile": NamedField("rows and columns that sizes are rounded up to", _list(_SIZE)),
+    "constant_seconds": NamedField("time of the least work of a kind", _MEASURE),
+    "coefficients": NamedField("time of one of each term", _list(_MEASURE)),
+    "least_sizes": NamedField("smallest sizes that were measured", _list(_SIZE)),
+    "most_sizes": NamedField("largest sizes that were measured", _list(_SIZE)),
+    "fit_error": NamedField("median relative error on measurements that a fit was made from; null: there are none",
+                            _or_none(_MEASURE)),
+    "check_error": NamedField("median relative error on measurements that played no part in a fit; null: there are "
+                              "none", _or_none(_MEASURE)),
+    "measurements": NamedField("measured times of a kind of work, a row each", _list(row(
+        "sizes amount measured_seconds fitted_seconds region fitted_to"))),
+    "sizes": NamedField("sizes of some work, as its kind has them", _list(_SIZE)),
+    "amount": NamedField("multiply-adds, elements, weights or words of some work", _MEASURE),
+    "measured_seconds": NamedField("time that was measured", _MEASURE),
+    "fitted_seconds": NamedField("time by the fit", _MEASURE),
+    "region": NamedField("what bounds it: occupancy, compute or bandwidth", _TEXT),
+    "fitted_to": NamedField("whether the fit was made from it", _FLAG),
+    "batch_fit": NamedField("the fit of whole batches", row("terms coefficients fit_error check_error")),
+    "terms": NamedField("terms of the fit of batches: operations, or amounts of them", _TEXT),
+    "batches": NamedField("whole batches that were measured, a row each", _list(row(
+        "batch macs_per_sample units parameters measured_seconds fitted_seconds fitted_to"))),
+    "units": NamedField("elements of a sample's input and of the outputs of all layers with weights", _SIZE),
+    "cache": NamedField("cache of this machine, as measured; null: it was not", _or_none(row(
+        "knee_bytes working_set_bytes bytes_per_second stated_bytes"))),
+    "knee_bytes": NamedField("largest working set before the rate falls; null: it does not", _or_none(_COUNT)),
+    "working_set_bytes": NamedField("sizes of working sets that were gone over", _list(_COUNT)),
+    "bytes_per_second": NamedField("rate of each working set", _list(_MEASURE)),
+    "stated_bytes": NamedField("caches as the system says, by level", _by(_COUNT)),
+    "watts": NamedField("power of the device that was stated; null: none was", _or_none(_MEASURE)),
+    "local": NamedField("hidden layers that suit the device; null: for no network", _or_none(row(
+        "widths global_widths needed_memory_bytes limit_bytes rule"))),
+    "widths": NamedField("units or channels of these hidden layers (S_L)", _list(_SIZE)),
+    "global_widths": NamedField("those of the network's own hidden layers (S_G)", _list(_SIZE)),
+    "limit_bytes": NamedField("memory or cache of the device that they are to fit", _COUNT),
+    "rule": NamedField("by what they were chosen, in words", _TEXT),
+    "network_sha256": NamedField("digest of the network's definition", _TEXT),
     # Number formats.
     "formats": NamedField("number formats and updates, a row each", _list(row("name test_accuracies"))),
     "test_accuracies": NamedField("share of the samples kept for testing that is right, of each seed", _list(_SHARE)),
@@ -298,7 +353,8 @@ FIELDS: dict[str, NamedField] = {
     "location": NamedField("file or folder of a tool or resource", _TEXT),
     "remedy": NamedField("the command that mends what is missing; empty: nothing is", _TEXT),
     # Local networks.
-    "widths": NamedField("elements of the network's input, then units of each layer that has its own", _list(_COUNT)),
+    "layer_widths": NamedField("elements of a network's input, then units of each layer that has its own; of a kernel "
+                               "those of its local networks", _list(_COUNT)),
     "data": NamedField("name of the samples", _TEXT),
     "clock": NamedField("`real`, or `virtual`: kernels take as long as their profiles say", _TEXT),
     "merge": NamedField("how differences of kernels are merged: `add`, `divide` by holders, or `auto`", _TEXT),
@@ -309,11 +365,11 @@ FIELDS: dict[str, NamedField] = {
     "corrected_push": NamedField("n_push by the cost model with convergence; null: not asked for", _or_none(_AMOUNT)),
     "n0": NamedField("n_push that doubles the batches which training takes, fitted; null: not asked for",
                      _or_none(_AMOUNT)),
-    "batches": NamedField("batches that were merged", _COUNT),
+    "merged_batches": NamedField("batches of answers that were merged", _COUNT),
     "ended": NamedField("why training ended: `accuracy`, `batches`, `lost` (all kernels) or `interrupted`", _TEXT),
     "kernels": NamedField("kernels", _list(row(
-        "kernel widths macs_share update sets merged_sets dropped_sets batches mean_staleness largest_staleness "
-        "set_words answer_words seconds cycles bit_exact lost"))),
+        "kernel layer_widths macs_share update sets merged_sets dropped_sets merged_batches mean_staleness "
+        "largest_staleness set_words answer_words seconds cycles bit_exact lost"))),
     "kernel": NamedField("device of a kernel", _TEXT),
     "macs_share": NamedField("multiply-adds of the local network over those of the global one", _SHARE),
     "sets": NamedField("sets of weights that kernels were sent; of a curve answers that were merged", _COUNT),
@@ -327,7 +383,8 @@ FIELDS: dict[str, NamedField] = {
     "exchanged_words": NamedField("words of 32 bits, both ways, so far", _COUNT),
     "lost": NamedField("why a kernel was left out; empty: it was not", _TEXT),
     "incidents": NamedField("what happened beside merges, a line each", _TEXTS),
-    "curve": NamedField("validations", _list(row("sets batches exchanged_words seconds test_loss test_accuracy"))),
+    "curve": NamedField("validations", _list(row(
+        "sets merged_batches exchanged_words seconds test_loss test_accuracy"))),
     "synchronous": NamedField("synchronous training of the global network", _list(row("dropped_share curve"))),
     "dropped_share": NamedField("share of hidden units that dropout leaves out", _SHARE),
     "projection": NamedField("projection of the samples: its size, tolerance and error", {"type": "object"}),

@@ -46,9 +46,9 @@ REPORTS: dict[str, ReportForm] = {
         "descent_error state_error checked_steps between_ranks"),
     "local": ReportForm(
         "a training run by local networks", "plinth train --local",
-        "network parameters notes widths batch update seed data scale clock merge divided draw push printed_push "
-        "corrected_push n0 batches ended test_loss test_accuracy seconds wall_seconds setup_seconds kernels incidents "
-        "curve synchronous commit", "projection"),
+        "network parameters notes layer_widths batch update seed data scale clock merge divided draw push printed_push "
+        "corrected_push n0 merged_batches ended test_loss test_accuracy seconds wall_seconds setup_seconds kernels "
+        "incidents curve synchronous commit", "projection"),
     "plan": ReportForm(
         "a plan and what it costs", "plinth plan --json",
         f"{_STEP} model levels factors layers predicted_injected_words predicted_seconds predicted_cycles "
@@ -69,6 +69,10 @@ REPORTS: dict[str, ReportForm] = {
     "accuracy": ReportForm("what each number format learns", "plinth accuracy --json", "formats"),
     "reproduce": ReportForm("a paper's figures, computed anew", "plinth reproduce PAPER --json",
                             "citation conditions confidences fitted tables entries_by_status claims_by_verdict"),
+    "profile": ReportForm(
+        "what training costs on a device, and the local layers that it suits", "plinth profile DEVICE --out FILE",
+        "device measured_under metric costs costs_error kinds batch_fit batches cache watts local commit",
+        "network network_sha256 batch"),
     "list": ReportForm("what has a name", "plinth list --json", "networks arrays presets"),
     "doctor": ReportForm("which tools the machine has", "plinth doctor --json", "tools"),
 }

@@ -284,8 +284,8 @@ def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorR
 
 
 def _point(point: Point) -> dict[str, Any]:
-    return {"sets": point.merged, "batches": point.batches, "exchanged_words": point.words, "seconds": point.seconds,
-            "test_loss": point.loss, "test_accuracy": point.accuracy}
+    return {"sets": point.merged, "merged_batches": point.batches, "exchanged_words": point.words,
+            "seconds": point.seconds, "test_loss": point.loss, "test_accuracy": point.accuracy}
 
 
 def _report(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, *, push: int,
@@ -294,10 +294,10 @@ def _report(options: LocalOptions, training: LocalTraining, run: CoordinatorRun,
     kernels = []
     for plan, record in zip(training.kernels, run.kernels, strict=True):
         kernels.append({
-            "kernel": record.name, "widths": list(plan.local.widths), "macs_share": plan.local.share,
+            "kernel": record.name, "layer_widths": list(plan.local.widths), "macs_share": plan.local.share,
             "update": plan.step.rule.title,
             "sets": record.sent, "merged_sets": record.merged, "dropped_sets": record.dropped,
-            "batches": record.batches,
+            "merged_batches": record.batches,
             "mean_staleness": fmean(record.staleness) if record.staleness else None,
             "largest_staleness": max(record.staleness, default=None),
             "set_words": record.words_sent, "answer_words": record.words_received, "seconds": record.seconds,
@@ -305,11 +305,11 @@ def _report(options: LocalOptions, training: LocalTraining, run: CoordinatorRun,
             "lost": record.lost})
     return report("local", {
         "network": options.network.name, "parameters": options.network.parameters, "notes": list(options.network.notes),
-        "widths": list(widths_of(options.network)), "batch": options.batch, "update": options.update,
+        "layer_widths": list(widths_of(options.network)), "batch": options.batch, "update": options.update,
         "seed": options.seed, "data": options.dataset.name, "scale": asdict(options.dataset.scale),
         "clock": options.clock, "merge": options.merge, "divided": sorted(training.divided), "draw": options.draw,
         "push": push, "printed_push": choices[PRINTED], "corrected_push": choices[CORRECTED], "n0": choices["n0"],
-        "batches": sum(record.batches for record in run.kernels), "ended": run.ended,
+        "merged_batches": sum(record.batches for record in run.kernels), "ended": run.ended,
         "test_loss": None if last is None else last.loss, "test_accuracy": None if last is None else last.accuracy,
         "seconds": run.seconds, "wall_seconds": wall, "setup_seconds": setup,
         "kernels": kernels, "incidents": run.events, "curve": [_point(point) for point in run.curve],

@@ -23,6 +23,20 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import BODIES
 
 
+class DieMemoryError(UserError):
+    """A graph does not fit the memory of a die.
+
+    Attributes
+    ----------
+    needed_words : int
+        Words that it takes, at least: tasks and records are counted only where its places fit.
+    """
+
+    def __init__(self, message: str, needed_words: int) -> None:
+        super().__init__(message)
+        self.needed_words = needed_words
+
+
 @dataclass
 class GraphBuilder:
     """Collects buffers and tasks of one die."""
@@ -215,11 +229,11 @@ def pack(engine: Engine, header: Mapping[str, Any], body: Mapping[str, Any]) -> 
 
 def require_memory(parameters: DieParameters, needed_words: int, available_words: int, sizes: Mapping[str, int]
                    ) -> None:
-    """Raise ``UserError`` if a graph does not fit the die's memory; ``sizes`` are words of its places, by name."""
+    """Raise ``DieMemoryError`` if a graph does not fit the die's memory; ``sizes`` are words of its places, by name."""
     if needed_words > available_words:
         size = parameters.word_bits // 8
         remedy = (f"give memory_mib= at least {-(-size * needed_words // 2**20)} MiB" if parameters.axi_ports else
                   "block RAM has no more; take a smaller batch or network, or more dies")
         places = {name: size * words for name, words in sizes.items()}
-        raise UserError(f"the network needs {size * needed_words} bytes of die memory but a die has "
-                        f"{size * available_words}: {largest(places)}; {remedy}")
+        raise DieMemoryError(f"the network needs {size * needed_words} bytes of die memory but a die has "
+                             f"{size * available_words}: {largest(places)}; {remedy}", needed_words)

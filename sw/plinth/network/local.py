@@ -22,7 +22,6 @@ from plinth.errors import UserError
 from plinth.files.forms import described, is_integer
 from plinth.network.layers import Add, Affine, Concat, Convolution, Dense, Flatten, Join, Layer
 from plinth.network.network import INPUT, Network
-from plinth.network.shape import Shape
 from plinth.network.variables import INPUTS, OUTPUTS, Variable
 
 Integers = NDArray[np.int64]
@@ -125,6 +124,17 @@ def checked_widths(network: Network, widths: Any, projected: bool = False) -> tu
     return tuple(int(width) for width in widths)
 
 
+def narrowed(network: Network, widths: Mapping[str, int]) -> Network:
+    """The network with other outputs or channels of some layers, fully connected ones and convolutions, by name."""
+    layers: list[Layer] = []
+    for layer in network.layers:
+        settings: dict[str, Any] = {"shape": None}
+        if layer.name in widths:
+            settings["outputs" if isinstance(layer, Dense) else "channels"] = widths[layer.name]
+        layers.append(replace(layer, **settings))
+    return replace(network, layers=tuple(layers))
+
+
 class _UnitFlow:
     """What each layer of a network gives, by the layers whose units it is made of, and which of these stay whole."""
 
@@ -206,14 +216,8 @@ class LocalNetwork:
         self.network = self._local()
 
     def _local(self) -> Network:
-        layers: list[Layer] = []
-        for layer in self.whole.layers:
-            settings: dict[str, Any] = {"shape": None}
-            if layer.name in self.hidden:
-                settings["outputs" if isinstance(layer, Dense) else "channels"] = self.hidden[layer.name][0]
-            layers.append(replace(layer, **settings))
         name = f"{self.whole.name[:58]}-local" if self.hidden else self.whole.name
-        return Network(name=name, input=Shape(self.whole.input), layers=tuple(layers))
+        return replace(narrowed(self.whole, {layer: width for layer, (width, _) in self.hidden.items()}), name=name)
 
     @cached_property
     def share(self) -> float:

@@ -26,10 +26,10 @@ def local_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     words = report["curve"][-1]["exchanged_words"] if report["curve"] else 0
     unit = "virtual seconds" if report["clock"] == "virtual" else "s"
     rows = [("network", f"{report['network']}, {report['parameters']:,} parameters, "
-                        f"{'-'.join(map(str, report['widths']))}"),
+                        f"{'-'.join(map(str, report['layer_widths']))}"),
             ("test accuracy", "no classes" if accuracy is None else f"{accuracy:.2%}"),
             ("test loss", "not validated" if loss is None else f"{loss:.4f}"),
-            ("ended", f"after {report['batches']:,} batches of {report['batch']}: {_ENDINGS[report['ended']]}"),
+            ("ended", f"after {report['merged_batches']:,} batches of {report['batch']}: {_ENDINGS[report['ended']]}"),
             ("n_push", push),
             ("merged", "added" if not report["divided"] else f"divided by holders: {', '.join(report['divided'])}"),
             *_projection(report.get("projection")),
@@ -59,7 +59,7 @@ def _best(curve: list[dict[str, Any]]) -> str:
     """Last accuracy or loss, and what it took."""
     last = curve[-1]
     value = f"loss {last['test_loss']:.4f}" if last["test_accuracy"] is None else f"{last['test_accuracy']:.2%}"
-    return f"{value} after {last['batches']:,} steps, {last['exchanged_words']:,} words"
+    return f"{value} after {last['merged_batches']:,} steps, {last['exchanged_words']:,} words"
 
 
 def local_table(console: Console, report: dict[str, Any]) -> None:
@@ -75,8 +75,8 @@ def local_table(console: Console, report: dict[str, Any]) -> None:
     for kernel in report["kernels"]:
         staleness = "" if kernel["mean_staleness"] is None else (
             f"{kernel['mean_staleness']:.1f}, at most {kernel['largest_staleness']}")
-        kernels.add_row(kernel["kernel"], "-".join(map(str, kernel["widths"])), f"{kernel['macs_share']:.1%}",
-                        f"{kernel['merged_sets']:,}", f"{kernel['dropped_sets']:,}", f"{kernel['batches']:,}",
+        kernels.add_row(kernel["kernel"], "-".join(map(str, kernel["layer_widths"])), f"{kernel['macs_share']:.1%}",
+                        f"{kernel['merged_sets']:,}", f"{kernel['dropped_sets']:,}", f"{kernel['merged_batches']:,}",
                         staleness, f"{kernel['set_words']:,}", f"{kernel['answer_words']:,}",
                         f"{kernel['seconds']:.2f}", f"{kernel['cycles']:,}")
     print_table(console, kernels)

@@ -18,12 +18,15 @@ from plinth.lower.places import HostView, host_view
 from plinth.runtime.memory import Floats
 from plinth.runtime.numpy_step import NumpyStep
 from plinth.runtime.overlay import Overlay
+from plinth.step.operations import Operation
 from plinth.step.step import Step
 from plinth.units import size
 
 if TYPE_CHECKING:
     from plinth.runtime.mpi_messages import MpiMessages
 
+#: Bytes of a word in numpy: FP32.
+WORD_BYTES = 4
 
 class NumpyExecutor:
     """Runs a step in numpy (:class:`~plinth.driver.executor.Executor`), of all dies or of those of one rank of an MPI
@@ -66,6 +69,11 @@ class NumpyExecutor:
         """Run one step on the inputs and targets that lie in memory; 0 cycles."""
         self._step.run()
         return 0
+
+    def timed(self) -> list[tuple[Operation, float]]:
+        """Run one step on the inputs and targets that lie in memory: its operations in their order, and the seconds of
+        each (:meth:`~plinth.runtime.numpy_step.NumpyStep.timed`)."""
+        return self._step.timed()
 
     def predict(self) -> None:
         """Run fprop and loss alone, of the inputs that lie in memory; collective."""
@@ -162,9 +170,14 @@ class NumpyExecutor:
         """Do nothing, since there are no counters."""
 
 
+def step_bytes(overlay: Overlay, dies: int) -> int:
+    """Bytes of memory that numpy writes in a step of so many dies of a process."""
+    return WORD_BYTES * overlay.words() * dies
+
+
 def _check_memory(overlay: Overlay, dies: int, sharing: int) -> None:
     """Refuse to run so many dies where their places do not fit the memory, which so many processes share."""
-    needed, free = 4 * overlay.words() * dies, free_memory()
+    needed, free = step_bytes(overlay, dies), free_memory()
     if free is not None and needed > free // sharing:
         share = f", of which this process has 1/{sharing}" if sharing > 1 else ""
         raise UserError(f"{dies} {'die takes' if dies == 1 else 'dies take'} {size(needed)} in numpy, and "

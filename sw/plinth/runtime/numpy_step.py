@@ -9,6 +9,7 @@ the largest after three steps); they are the same in any number of processes. Wh
 and skipped scatters is sent here: it is what a ReLU makes 0.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
@@ -206,6 +207,8 @@ class NumpyStep:
         self._rate = step.rule.scaled(step.scale).rate
         self._tags = 0
         self._stages: list[_Stage] = []
+        #: The operation of each stage.
+        self._operations: list[operations.Operation] = []
         #: Of what other processes take part in, what no stage waits for yet.
         self._left: list[_Pending] = []
         #: Stages of fprop and loss, and messages that come in them.
@@ -215,9 +218,12 @@ class NumpyStep:
                 stages = [_Stage([], kernels, []) for kernels in self._kernels.sparse_parts(divided[id(whole)])]
                 self._put_off(stages[:1], self._touched(whole, own=True))
                 self._put_off(stages[1:], self._touched(whole))
+                self._operations += [whole] * len(stages)
             else:
-                stages = [self._stage(operation) for operation in _flat(whole)]
+                flat = list(_flat(whole))
+                stages = [self._stage(operation) for operation in flat]
                 self._put_off(stages, self._touched(whole))
+                self._operations += flat
             self._stages += stages
             if number < step.forward_operations:
                 self._forward = len(self._stages)
@@ -247,7 +253,28 @@ class NumpyStep:
         self._processes.begin(self._forward_messages)
         self._run(self._stages[:self._forward])
 
-    def _run(self, stages: Sequence[_Stage]) -> None:
+    def timed(self) -> list[tuple[operations.Operation, float]]:
+        """Run one step, as :meth:`run` does, and tell what its operations take.
+
+        Returns
+        -------
+        list of (Operation, float)
+            Operations in their order, those within chains by themselves, each with its seconds: from the end of the one
+            before to its own end, with what it waits for.
+
+        Raises
+        ------
+        UserError
+            As :meth:`Processes.wait`.
+        """
+        marks = [time.perf_counter()]
+        self._processes.begin()
+        self._run(self._stages, lambda: marks.append(time.perf_counter()))
+        return [(operation, end - start) for operation, (start, end) in zip(self._operations, pairwise(marks),
+                                                                            strict=True)]
+
+    def _run(self, stages: Sequence[_Stage], ended: Callable[[], object] = lambda: None) -> None:
+        """Run stages; ``ended`` is called behind each."""
         with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
             for stage in stages:
                 self._finish(stage.due)
@@ -257,6 +284,7 @@ class NumpyStep:
                     pending.begin()
                 self._active += stage.begun
                 self._advance()
+                ended()
             self._finish(self._active)
 
     def _advance(self) -> None:
