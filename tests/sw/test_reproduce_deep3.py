@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from plinth.errors import UserError
+from plinth.local.coordinator import Point
+from plinth.profile.costs import KernelCosts
 from plinth.reproduce import tables
 from plinth.reproduce.deep3 import equations, figures, pictures, runs, times
 from plinth.reproduce.deep3.cases import (
@@ -29,6 +31,8 @@ from plinth.train.data import digits
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reproduce.md"
 #: What is computed, what has times of this host beside it, and what is trained.
 COMPUTED, TIMED, TRAINED = ("equations", "circuitry", "memories", "setup"), ("table3", "times"), ("iterations", "5")
+#: Of a host whose units cost a hundred multiply-adds.
+COSTS = KernelCosts(flop_seconds=1e-9, act_seconds=1e-7, err_seconds=1e-7, net_seconds=0.0, word_seconds=0.0)
 TOY = Application(name="toy", widths=(40, 20, 10, 4), samples=100)
 VISUAL, SENSING, AUDIO = APPLICATIONS
 
@@ -39,6 +43,7 @@ def computed() -> list[Table]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(times, "batch_seconds", lambda of: float(of.macs))
         patch.setattr(times, "projection_seconds", lambda samples, features, inputs: 1.0)
+        patch.setattr(times, "host_costs", lambda: COSTS)
         return DEEP3.computed((*COMPUTED, *TIMED))
 
 
@@ -85,6 +90,22 @@ def test_slips_of_the_tables_are_shown(computed: list[Table]) -> None:
     assert claims == {"training, least to most": Verdict.FAILS, "FPGA over others, Visual": Verdict.HOLDS,
                       "FPGA over others, Smart-Sensing": Verdict.HOLDS, "FPGA over others, Audio": Verdict.FAILS}
     assert row(speeds, CLAIMS, "training, least to most").ours == "2.5-10.2"
+
+
+def test_times_have_those_of_this_host_beside_them(computed: list[Table]) -> None:
+    """Measured, and by Table 2, of a whole batch and of execution with l inputs."""
+    found = row(table(computed, "times"), "Audio", "P1, time per iteration")
+    whole, local = figures.read_networks(AUDIO, PLATFORMS[0])
+    assert found.further["here"] == found.further["products"] == whole.macs / local.macs
+    assert found.further["profile"] == COSTS.batch(whole, BATCH) / COSTS.batch(local, BATCH)
+    inputs = round(figures.read_widths(AUDIO, PLATFORMS[0]).inputs)
+    executed = row(table(computed, "times"), "Audio", "P1, execution").further["profile"]
+    assert executed == COSTS.forward(whole, BATCH) / COSTS.forward(network((inputs, *AUDIO.widths[1:])), BATCH)
+
+
+def test_a_message_has_the_weights_of_a_local_network(computed: list[Table]) -> None:
+    found = row(table(computed, "times"), "message", "Audio, P2").ours
+    assert found == pytest.approx(128_600 / 5.1 * 16 / 1e9 * 1e3, rel=0.01)
 
 
 def test_multiply_adds_are_those_of_the_networks() -> None:
@@ -179,6 +200,14 @@ def test_runs_end_at_the_accuracy() -> None:
     assert len(steps) == len(batches) == 2
     # Each of four kernels answers after ten batches.
     assert all(step is not None and step * runs.KERNELS % runs.PUSH == 0 for step in batches)
+
+
+def test_batches_are_of_each_kernel(monkeypatch) -> None:
+    """To the first validation that finds the accuracy."""
+    curve = [Point(merged=count, batches=10 * count, words=0, seconds=0.0, loss=1.0, accuracy=0.2 * count)
+             for count in (1, 2, 4, 5)]
+    monkeypatch.setattr(runs, "trained_locally", lambda *given, **settings: curve)
+    assert runs.local_steps(STAND, STAND.samples(), 64, 0.5) == [10.0, 10.0]
 
 
 def test_an_accuracy_that_is_not_reached_is_none() -> None:

@@ -34,8 +34,9 @@ DEEP3 = paper("deep3")
 READINGS = {"hidden": "hidden alone", "common": "with input", "inputs": "l", "share": "share at l", "kib": "KiB"}
 #: Further columns of the memories.
 FITTING = {"inputs": "with all inputs", "alone": "weights alone", "kib": "KiB of weights"}
-#: Seconds of a word on the link of platform 2, of 16 bits at 1 Gb/s (section 7.1).
-ETHERNET_WORD_SECONDS = Q3_12.bits / 1e9
+#: The link of platform 2 with words of 16 bits, 1 Gb/s (section 7.1); nothing else of it is printed.
+ETHERNET = KernelCosts(flop_seconds=0.0, act_seconds=0.0, err_seconds=0.0, net_seconds=0.0,
+                       word_seconds=Q3_12.bits / 1e9)
 
 
 @lru_cache(maxsize=1)
@@ -243,8 +244,8 @@ def _deviation(found: Steps, baseline: Steps) -> float | None:
 
 def speeds(draft: Draft) -> None:
     """Table 4, times: by Table 2 with one fitted constant a platform, by its own rows, and measured here."""
-    draft.further = {"here": "here, numpy", "products": "by multiply-adds"}
-    found: dict[Network, float] = {}
+    draft.further = {"here": "here", "profile": "by profile", "products": "by products"}
+    costs, found = times.host_costs(), dict[Network, float]()
 
     def seconds(of: Network) -> float:
         if of not in found:
@@ -259,20 +260,21 @@ def speeds(draft: Draft) -> None:
     for application, platform in cells():
         whole, local = read_networks(application, platform)
         projected = application.scaled(read_widths(application, platform).inputs, 1.0)
+        executed = network(projected)
         ratio = {name: printed(application, platform, name)
                  for name in ("time_per_iteration_reduction", "iterations_increase")}
         draft.add(application.name, f"{platform.key}, time per iteration",
                   times.reduction(whole, local, units[platform.key]),
-                  {"here": seconds(whole) / seconds(local), "products": whole.macs / local.macs})
+                  {"here": seconds(whole) / seconds(local), "products": whole.macs / local.macs,
+                   "profile": costs.batch(whole, BATCH) / costs.batch(local, BATCH)})
         draft.add(application.name, f"{platform.key}, training", _truncated(
             ratio["time_per_iteration_reduction"] / ratio["iterations_increase"]))
-        draft.add(application.name, f"{platform.key}, execution", application.reduction(projected))
+        draft.add(application.name, f"{platform.key}, execution", application.reduction(projected),
+                  {"profile": costs.forward(whole, BATCH) / costs.forward(executed, BATCH)})
     for application in APPLICATIONS:
         platform = PLATFORMS[1]
         local = read_networks(application, platform)[1]
-        costs = KernelCosts(flop_seconds=0.0, act_seconds=0.0, err_seconds=0.0, net_seconds=0.0,
-                            word_seconds=ETHERNET_WORD_SECONDS)
-        draft.add("message", f"{application.name}, P2", 1e3 * costs.message(local.macs))
+        draft.add("message", f"{application.name}, P2", 1e3 * ETHERNET.message(local.macs))
     gains = [printed(application, platform, "training_improvement") for application, platform in cells()]
     draft.add(CLAIMS, "training, least to most", f"{min(gains):g}-{max(gains):g}")
     draft.notes.append(
@@ -280,8 +282,9 @@ def speeds(draft: Draft) -> None:
         "activation and error cost as many multiply-adds as come nearest to the platform's three values: "
         + ", ".join(f"{key} {unit:,.0f}" for key, unit in units.items()))
     draft.notes.append(f"here: training batches of {BATCH} in numpy on one thread of this host, the shortest of "
-                       f"{times.STEPS} each; another host has others. Projected networks as read by execution")
-    draft.notes.append("by multiply-adds: what Table 2 gives if units and messages cost nothing, the printed circuitry "
+                       f"{times.STEPS} each; by profile: Table 2 with the coefficients that `plinth profile numpy` "
+                       "measures on it, of execution T_FP. Another host has others. Networks as read by execution")
+    draft.notes.append("by products: what Table 2 gives if units and messages cost nothing, the printed circuitry "
                        "reduction but for rounded widths; the paper prints more than that for Visual on P2")
     draft.notes.append("a message: weights of the local network one way, 16 bits each at 1 Gb/s, the one constant of "
                        "Table 2 that the paper prints; without alpha_net, and without headers")

@@ -13,6 +13,9 @@ from plinth.local.job import one_thread
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.profile.costs import KernelCosts
+from plinth.profile.measure import measured
+from plinth.profile.networks import HOST
+from plinth.profile.numpy_device import NumpyDevice
 from plinth.projection.fit import fit
 from plinth.reproduce.deep3.cases import BATCH
 from plinth.update.kinds import ADAGRAD
@@ -57,6 +60,12 @@ def batch_seconds(network: Network) -> float:
         running.view.load(running.executor, initial_parameters(network, 0))
         running.view.write_batch(running.executor, samples, targets)
         return min(repeat(partial(running.executor.step, 0), number=1, repeat=STEPS))
+
+
+def host_costs() -> KernelCosts:
+    """The coefficients of Table 2 of numpy on one thread of this host, by its profile."""
+    with one_thread():
+        return measured(NumpyDevice(), HOST).costs
 
 
 def projection_seconds(samples: int, features: int, inputs: int) -> float:
