@@ -29,10 +29,11 @@ def dataset(samples: int = 480, seed: int = 0) -> Dataset:
     return Dataset(x[:samples], y[:samples], x[samples:], y[samples:], 4, name="sums", sha256="0")
 
 
-def training(kernels: str = "2*numpy", widths: Sequence[int] = (12, 8, 4, 4), **settings: object) -> LocalTraining:
+def training(kernels: str = "2*numpy", widths: Sequence[int] = (12, 8, 4, 4), update: str = "adagrad",
+             **settings: object) -> LocalTraining:
     """Training of the network by kernels as users name them."""
     devices = kernel_devices(kernels)
-    plans = planned_kernels(network(), devices, [widths] * len(devices), batch=BATCH, rule="adagrad", rate=0.05,
+    plans = planned_kernels(network(), devices, [widths] * len(devices), batch=BATCH, rule=update, rate=0.05,
                             epsilon=None, memory_mib=1)
     return LocalTraining(network=network(), dataset=dataset(), kernels=plans, batch=BATCH, seed=1,
                          **settings)  # type: ignore[arg-type]

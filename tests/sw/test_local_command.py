@@ -1,11 +1,13 @@
 """`plinth train --local` and ``plinth.train_locally``: reports, pictures, checkpoints, and what is refused."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.dies import SERIAL
 from tests.support.local import WIDTHS, dataset, network
 from tests.support.ranks import commands
 
@@ -13,6 +15,7 @@ import plinth
 from plinth import cli
 from plinth.files.reports import check_report
 from plinth.network.file import network_to_yaml
+from plinth_hw.isa.parameters import PRESETS
 
 
 @pytest.fixture
@@ -110,12 +113,16 @@ def test_a_kernel_that_is_lost_is_named_and_others_go_on(folder: Path, capsys: A
     (("--local", "12,8,4"), "must be as many as its own, which are 12, 16, 8, 4, not 3 widths"),
     (("--local", "1/2", "--kernels", "0*numpy"), "asks for no kernel"),
     (("--local", "1/2", "--kernels", "gpu"), "there is no kernel 'gpu'"),
-    (("--local", "1/2", "--push", "0"), "give a number of batches from 1, or one of corrected, printed"),
+    (("--local", "1/2", "--push", "0"), "give a number of batches from 1, or one of corrected, printed, measured"),
     (("--local", "1/2", "--batch", "300"), "a batch of 300 is larger than the 240 training samples"),
     (("--local", "1/2", "--kernels", "golden:ndp-tiny,golden:hypar-tiny", "--update", "rmsprop", "--kernels",
       "golden:fpga-tiny"), "where no engine has update 'rmsprop'"),
+    (("--local", "12,16,8,4", "--kernels", "golden:little"), "what fits is --local 12,"),
     (("--local", "1/2", "--save", "out/report.json"), "report.json")], ids=" ".join)
-def test_what_cannot_be_is_refused_in_a_line(arguments: tuple[str, ...], said: str, folder: Path, capsys: Any) -> None:
+def test_what_cannot_be_is_refused_in_a_line(arguments: tuple[str, ...], said: str, folder: Path, capsys: Any,
+                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    # Whose memory takes a part of the network alone.
+    monkeypatch.setitem(PRESETS, "little", replace(SERIAL, name="little", block_ram_words=38 << 8))
     assert said in refused(capsys, *arguments)
     assert not (folder / "out" / "report.json").exists()
 

@@ -184,7 +184,8 @@ def train_locally(network: str | Path | Network | None = None, x: ArrayLike | st
         ``"2*numpy,1*fpga-demo"``: numpy, co-simulated dies of a preset, ``golden:PRESET``, or
         ``serial:PRESET:PORT[@BAUD]``; ``/4`` behind one makes it four times as slow.
     push : int, str or None
-        Batches of a set, n_push; ``"corrected"`` or ``"printed"``: by which cost model. None: corrected.
+        Batches of a set, n_push; ``"corrected"``, ``"printed"``: by which cost model; ``"measured"``: the best of three
+        that are tried on a share of the samples. None: corrected.
     merge : {"auto", "add", "divide"}
         Differences are added, or divided by the kernels that hold a weight.
     draw : {"uniform", "balanced"}

@@ -49,7 +49,7 @@ FIXED_BATCHES = 1200
 #: Accuracies that words and times are taken to, of the test samples.
 LEVELS = {"mnist": 0.92, "digits": 0.97}
 #: n_push of the sweep, and rates of links in bits a second.
-SWEPT, LINKS = (5, 10, 15, 20, 30, 40, 60, 80), (1e8, 1e9, 1e10)
+SWEPT, LINKS = (2, 3, 5, 10, 15, 20, 30, 40, 60, 80), (1e8, 1e9, 1e10)
 #: Input features that samples are projected to.
 PROJECTED = 128
 

@@ -32,8 +32,8 @@ def local_options(command: Any) -> Any:
                          help="with --local: numpy, a preset (co-simulated), golden:PRESET or "
                          "serial:PRESET:PORT[@BAUD], each so many times; default: 2*numpy"),
             click.option("--push", metavar="BATCHES",
-                         help="with --local: batches of a set, or corrected or printed: by which cost model; default: "
-                         "corrected"),
+                         help="with --local: batches of a set, or corrected, printed or measured: how they are chosen; "
+                         "default: corrected"),
             click.option("--merge", type=click.Choice(["add", "divide", "auto"]),
                          help="with --local: add differences, or divide them by the kernels that hold a weight; "
                          "default: auto, by how many are expected to"),

@@ -363,6 +363,8 @@ FIELDS: dict[str, NamedField] = {
     "push": NamedField("batches of a set, n_push", _COUNT),
     "printed_push": NamedField("n_push by Deep3's cost model", _AMOUNT),
     "corrected_push": NamedField("n_push by the cost model with convergence; null: not asked for", _or_none(_AMOUNT)),
+    "measured_push": NamedField("the number of batches, of those that were tried on a share of the samples, of the "
+                                "least time; null: not asked for", _or_none(_COUNT)),
     "n0": NamedField("n_push that doubles the batches which training takes, fitted; null: not asked for",
                      _or_none(_AMOUNT)),
     "merged_batches": NamedField("batches of answers that were merged", _COUNT),

@@ -47,8 +47,8 @@ REPORTS: dict[str, ReportForm] = {
     "local": ReportForm(
         "a training run by local networks", "plinth train --local",
         "network parameters notes layer_widths batch update seed data scale clock merge divided draw push printed_push "
-        "corrected_push n0 merged_batches ended test_loss test_accuracy seconds wall_seconds setup_seconds kernels "
-        "incidents curve synchronous commit", "projection"),
+        "corrected_push measured_push n0 merged_batches ended test_loss test_accuracy seconds wall_seconds "
+        "setup_seconds kernels incidents curve synchronous commit", "projection"),
     "plan": ReportForm(
         "a plan and what it costs", "plinth plan --json",
         f"{_STEP} model levels factors layers predicted_injected_words predicted_seconds predicted_cycles "

@@ -9,7 +9,7 @@
     golden:PRESET               the golden model of such a die
     serial:PRESET:PORT[@BAUD]   a board with such a die behind a serial line
 
-``/SLOWER`` makes a kernel take so many times as long.
+``/SLOWER`` makes a kernel take so many times as long; of a board it stands behind a rate, as ports may end so.
 """
 
 import re
@@ -106,7 +106,8 @@ def kernel_devices(text: str) -> tuple[KernelDevice, ...]:
     """
     devices: list[KernelDevice] = []
     for item in text.split(","):
-        match = re.fullmatch(r"\s*(?:([0-9]{1,4})\*)?(.+?)(?:/([0-9]+(?:\.[0-9]+)?))?\s*", item)
+        match = re.fullmatch(r"\s*(?:([0-9]{1,4})\*)?(serial:[^@]+(?:@[0-9]+)?|.+?)(?:/([0-9]+(?:\.[0-9]+)?))?\s*",
+                             item)
         if not match:
             raise UserError(f"kernels {quoted(text)}: {quoted(item)} is not of the form [COUNT*]DEVICE[/SLOWER]; give "
                             "for example 2*numpy,1*fpga-demo")

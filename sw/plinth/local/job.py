@@ -18,7 +18,16 @@ from plinth.local.devices import KernelDevice
 from plinth.local.draws import UNIFORM
 from plinth.local.links import KernelLinks, ThreadLinks, VirtualLinks
 from plinth.local.merging import AUTO
-from plinth.local.push import CORRECTED, PRINTED, PUSHES, corrected_push, printed_push, whole_push
+from plinth.local.push import (
+    CORRECTED,
+    MEASURED,
+    PRINTED,
+    PUSHES,
+    corrected_push,
+    measured_push,
+    printed_push,
+    whole_push,
+)
 from plinth.local.synchronous import Baseline, train_synchronously
 from plinth.local.training import LocalTraining, planned_kernels
 from plinth.local.tuning import tune
@@ -227,15 +236,16 @@ def _push(options: LocalOptions, training: LocalTraining, told: Listener) -> tup
     """n_push, and what it could be by each way of choosing."""
     computing = [kernel.computing_seconds(options.batch) for kernel in training.kernels]
     message = [kernel.message_seconds for kernel in training.kernels]
-    choices: dict[str, Any] = {PRINTED: printed_push(computing, message), CORRECTED: None, "n0": None}
+    choices: dict[str, Any] = {PRINTED: printed_push(computing, message), CORRECTED: None, MEASURED: None, "n0": None}
     if isinstance(options.push, int):
         return options.push, choices
     if options.push == PRINTED:
         return whole_push(choices[PRINTED], PRINTED), choices
     told.begin("tuning n_push", "trials")
     tuned = tune(training, told.update)
-    choices |= {CORRECTED: corrected_push(computing, message, tuned.n0), "n0": tuned.n0}
-    return whole_push(choices[CORRECTED], CORRECTED), choices
+    choices |= {CORRECTED: corrected_push(computing, message, tuned.n0), "n0": tuned.n0,
+                MEASURED: measured_push(computing, message, tuned.batches)}
+    return whole_push(choices[options.push], options.push), choices
 
 
 def _trained(options: LocalOptions, training: LocalTraining, push: int, told: Listener, links: KernelLinks
@@ -308,7 +318,8 @@ def _report(options: LocalOptions, training: LocalTraining, run: CoordinatorRun,
         "layer_widths": list(widths_of(options.network)), "batch": options.batch, "update": options.update,
         "seed": options.seed, "data": options.dataset.name, "scale": asdict(options.dataset.scale),
         "clock": options.clock, "merge": options.merge, "divided": sorted(training.divided), "draw": options.draw,
-        "push": push, "printed_push": choices[PRINTED], "corrected_push": choices[CORRECTED], "n0": choices["n0"],
+        "push": push, "printed_push": choices[PRINTED], "corrected_push": choices[CORRECTED],
+        "measured_push": choices[MEASURED], "n0": choices["n0"],
         "merged_batches": sum(record.batches for record in run.kernels), "ended": run.ended,
         "test_loss": None if last is None else last.loss, "test_accuracy": None if last is None else last.accuracy,
         "seconds": run.seconds, "wall_seconds": wall, "setup_seconds": setup,

@@ -10,14 +10,15 @@ is convergence: the more batches a kernel trains on weights that others do not s
 
     n = sqrt(2 n0 sum T_comm / sum T_comp)              corrected
 
-with an n0 that is fitted on a share of the data (:mod:`plinth.local.tuning`).
+with an n0 that is fitted on a share of the data (:mod:`plinth.local.tuning`). *Measured* is that of the numbers of
+batches tried there which would have taken the least time.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import sqrt
 
 #: Ways to choose n_push, by name.
-CORRECTED, PRINTED = PUSHES = "corrected", "printed"
+CORRECTED, PRINTED, MEASURED = PUSHES = "corrected", "printed", "measured"
 #: Between what n_push is chosen: beyond, batches needed have not been seen to grow as said.
 LEAST_PUSH, MOST_PUSH = 5, 40
 #: n0 where nothing was fitted: that of perceptrons on digits.
@@ -46,6 +47,12 @@ def whole_push(value: float, way: str) -> int:
     """A number of batches, at least one, and of the corrected optimum between :data:`LEAST_PUSH` and
     :data:`MOST_PUSH`."""
     return min(max(round(value), LEAST_PUSH), MOST_PUSH) if way == CORRECTED else max(round(value), 1)
+
+
+def measured_push(computing: Sequence[float], message: Sequence[float], batches: Mapping[int, float]) -> int:
+    """The number of batches of least time, of those with measured batches to the same loss; the first two arguments as
+    of :func:`printed_push`."""
+    return min(batches, key=lambda push: batches[push] * (sum(computing) + 2 * sum(message) / push))
 
 
 def batches_factor(push: float, n0: float) -> float:

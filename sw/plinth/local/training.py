@@ -14,6 +14,7 @@ from plinth.local.batches import Batches
 from plinth.local.coordinator import PATIENCE_SECONDS, Coordinator, CoordinatorRun, Ending, Validate
 from plinth.local.devices import COSIM, NUMPY, SERIAL, DeviceStep, KernelDevice, device_step
 from plinth.local.draws import UNIFORM, draw_of
+from plinth.local.fitting import fitting_widths
 from plinth.local.kernels import DeviceKernel, Kernel
 from plinth.local.links import KernelLinks, VirtualLinks
 from plinth.local.merging import AUTO, GlobalModel, divided_variables, expected_holders
@@ -79,6 +80,15 @@ class KernelPlan:
         return self.costs.message(given.words) + training + self.costs.message(answer.words)
 
 
+def _fitting(network: Network, device: KernelDevice, batch: int, memory_mib: int) -> str:
+    """What widths would fit a device, for a message; nothing if none do."""
+    try:
+        widths = fitting_widths(network, device, [], batch=batch, memory_mib=memory_mib)
+    except UserError:
+        return ""
+    return f"; what fits is local={','.join(map(str, widths))}"
+
+
 def planned_kernels(network: Network, devices: Sequence[KernelDevice], widths: Sequence[Sequence[int]], *,
                     batch: int, rule: str, rate: float | None, epsilon: float | None, memory_mib: int,
                     costs: Sequence[KernelCosts] | None = None) -> tuple[KernelPlan, ...]:
@@ -94,9 +104,12 @@ def planned_kernels(network: Network, devices: Sequence[KernelDevice], widths: S
     for number, (device, own) in enumerate(zip(devices, widths, strict=True)):
         key = replace(device, slower=1.0), tuple(own)
         if key not in steps:
-            local = LocalNetwork(network, tuple(own))
-            steps[key] = local, device_step(device, local.network, batch=batch,
-                                            rule=device.rule(rule, rate, epsilon), memory_mib=memory_mib)
+            local, own_rule = LocalNetwork(network, tuple(own)), device.rule(rule, rate, epsilon)
+            try:
+                step = device_step(device, local.network, batch=batch, rule=own_rule, memory_mib=memory_mib)
+            except UserError as error:
+                raise UserError(f"{error}{_fitting(network, device, batch, memory_mib)}") from None
+            steps[key] = local, step
         local, step = steps[key]
         plans.append(KernelPlan(device=device, local=local, step=step,
                                 **({} if costs is None else {"costs": costs[number]})))

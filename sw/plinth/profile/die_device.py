@@ -36,6 +36,8 @@ from plinth_hw.isa.parameters import DieParameters
 
 #: Steps of a batch on a golden die, of which the shortest counts; transfers of each size likewise.
 GOLDEN_STEPS, TRANSFER_TURNS = 3, 3
+#: Seconds of a transfer behind which no longer one is timed: a serial line would take minutes.
+TRANSFER_SECONDS = 0.25
 #: Rounds in which all batches are timed on a golden die.
 GOLDEN_ROUNDS = 2
 #: Bits of the narrower of the two words that dies have.
@@ -153,11 +155,13 @@ class DieDevice:
         return MeasuredBatch(network, batch, cycle * (last - first), cycle * (turned - first), operations)
 
     def transfers(self, words: Iterable[int]) -> list[TimedTransfer]:
-        """Time writes to the die's memory and reads of it, as far as it reaches."""
+        """Time writes to the die's memory and reads of it, in ascending sizes, as far as it reaches. None is timed
+        behind one that takes longer than :data:`TRANSFER_SECONDS`.
+        """
         (die,) = self.array.dies
-        found = []
+        found: list[TimedTransfer] = []
         for count in words:
-            if count > self.memory_words:
+            if count > self.memory_words or (found and found[-1].seconds > TRANSFER_SECONDS):
                 break
             values = np.zeros(count, word_type(self.parameters.memory_format))
             actions: dict[str, Callable[[], object]] = {

@@ -20,7 +20,8 @@ def local_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     """Table rows: names and values of what a run measured."""
     push = f"{report['push']} batches; by Deep3's cost model {report['printed_push']:.3g}"
     if report["corrected_push"] is not None:
-        push += f", with convergence {report['corrected_push']:.3g} (n0 {report['n0']:.3g})"
+        push += (f", with convergence {report['corrected_push']:.3g} (n0 {report['n0']:.3g}), of three that were tried "
+                 f"{report['measured_push']}")
     accuracy, loss = report["test_accuracy"], report["test_loss"]
     exact = [kernel["bit_exact"] for kernel in report["kernels"] if kernel["bit_exact"] is not None]
     words = report["curve"][-1]["exchanged_words"] if report["curve"] else 0

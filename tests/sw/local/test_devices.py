@@ -18,8 +18,10 @@ def test_devices_of_a_text() -> None:
     (board,), (other,) = kernel_devices("serial:fpga-ulx3s:/dev/tty.1@9600"), kernel_devices("serial:fpga-tiny:COM3")
     assert (board.preset, board.port, board.baud) == ("fpga-ulx3s", "/dev/tty.1", 9600)
     assert other.baud == BAUD and other.name == "serial:fpga-tiny:COM3"
-    (slow,) = kernel_devices("serial:fpga-tiny:/dev/pts/3/2")
-    assert (slow.port, slow.slower) == ("/dev/pts/3", 2) and slow.name == "serial:fpga-tiny:/dev/pts/3/2"
+    (slow,) = kernel_devices("serial:fpga-tiny:/dev/pts/3@9600/2")
+    assert (slow.port, slow.slower, slow.baud) == ("/dev/pts/3", 2, 9600)
+    (port,) = kernel_devices("serial:fpga-tiny:/dev/pts/3")
+    assert (port.port, port.slower) == ("/dev/pts/3", 1)
 
 
 @pytest.mark.parametrize(("text", "said"), [

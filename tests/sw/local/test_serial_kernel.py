@@ -25,7 +25,7 @@ def test_a_board_trains_beside_a_host_and_a_line_that_is_cut_ends_it_alone(monke
         thread = threading.Thread(target=terminals.serve, args=(ended.is_set, 0.02))
         thread.start()
         try:
-            run = training(f"serial:{SERIAL.name}:{terminals.names[0]},numpy/300")
+            run = training(f"serial:{SERIAL.name}:{terminals.names[0]},numpy/300", update="sgd")
             coordinator = run.coordinator(in_threads(run, lambda *_: None), push=2, ending=Ending(batches=40))
 
             def cut(now: object) -> None:
