@@ -44,4 +44,4 @@ COST_NAMES = ("die", "paper")
 REPORT_NAMES = ("train", "local", "plan", "simulate", "step", "step-comparison", "eval", "bench", "accuracy",
                 "reproduce", "profile", "list", "doctor")
 #: Papers of `plinth reproduce`; `plinth.reproduce` has a file of each.
-PAPERS = ("hypar", "mpt", "parallax", "sparse-dnn")
+PAPERS = ("deep3", "hypar", "mpt", "parallax", "sparse-dnn")
