@@ -31,8 +31,10 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     Raises
     ------
     UserError
-        If the file cannot be written.
+        If the file cannot be written, or is a folder, a pipe or a device, which a file would take the place of.
     """
+    if path.exists() and not path.is_file():
+        raise UserError(f"{path}: is a folder, a pipe or a device; give the name of a file")
     with _written(path):
         files.write_whole(path, write)
 

@@ -61,6 +61,70 @@ def test_a_run_says_what_happened(folder: Path, capsys: Any) -> None:
     assert json.loads(capsys.readouterr().out)["test_accuracy"] == report["test_accuracy"]
 
 
+def test_what_was_saved_of_projected_and_scaled_samples_is_evaluated(folder: Path, capsys: Any) -> None:
+    report = train(capsys, "--local", "5,8,4,4", "--kernels", "numpy,golden:fpga-tiny", "--clock", "virtual", "--push",
+                   "4", "--scale", "0.5", "--no-baseline", "--save", "w.npz")
+    assert report["projection"]["size"] == 5
+    cli.main(["eval", "w.npz", "--network", "small.yaml", "--data", "sums.npz", "--projection", "w.projection.npz",
+              "--json"])
+    assert json.loads(capsys.readouterr().out)["test_accuracy"] == report["test_accuracy"]
+    with pytest.raises(SystemExit):
+        cli.main(["eval", "w.npz", "--network", "digits-mlp", "--projection", "w.projection.npz"])
+    assert "projects samples of 12 features, and network 'digits-mlp' reads 64" in capsys.readouterr().err
+
+
+def test_layers_that_stay_whole_are_trained_and_compared_with_a_baseline(folder: Path, capsys: Any) -> None:
+    """A residual block: its layers are added up, and no share of their units is left out."""
+    (folder / "small.yaml").write_text("""
+version: 2
+name: residual
+input: [12]
+layers:
+- {name: fc1, kind: dense, outputs: 8}
+- {name: tanh1, kind: tanh}
+- {name: fc2, kind: dense, outputs: 8}
+- {name: sum, kind: add, inputs: [tanh1, fc2]}
+- {name: fc3, kind: dense, outputs: 6}
+- {name: tanh3, kind: tanh}
+- {name: out, kind: dense, outputs: 4}
+- {name: loss, kind: softmax-cross-entropy}
+""")
+    report = train(capsys, "--local", "1/2", "--kernels", "numpy", "--clock", "virtual", "--push", "4")
+    assert report["kernels"][0]["layer_widths"] == [12, 8, 8, 3, 4] and len(report["synchronous"]) == 2
+
+
+def test_an_interruption_saves_and_trains_no_baseline(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+                                                      ) -> None:
+    from plinth.local.coordinator import Coordinator
+
+    take = Coordinator._take
+
+    def interrupted(self: Coordinator, kernel: int, content: Any) -> bool:
+        if self.merged == 5:
+            raise KeyboardInterrupt
+        return take(self, kernel, content)
+
+    monkeypatch.setattr(Coordinator, "_take", interrupted)
+    with pytest.raises(SystemExit) as stop:
+        train(capsys, "--local", "1/2", "--clock", "virtual", "--push", "2", "--save", "w.npz")
+    report = json.loads((folder / "out" / "report.json").read_text())
+    assert stop.value.code == 130 and report["ended"] == "interrupted" and not report["synchronous"]
+    assert (folder / "w.npz").exists()
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_cost_the_report(folder: Path, capsys: Any,
+                                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+    from plinth.train import checkpoint
+
+    def full(*_: Any) -> None:
+        raise plinth.Error("w.npz: cannot be written (No space left on device); choose another place")
+
+    monkeypatch.setattr(checkpoint, "save", full)
+    assert "No space left" in refused(capsys, "--local", "1/2", "--clock", "virtual", "--push", "2", "--epochs", "2",
+                                      "--no-baseline", "--save", "w.npz")
+    assert json.loads((folder / "out" / "report.json").read_text())["ended"] == "batches"
+
+
 def test_a_virtual_clock_repeats_all_but_the_host_s_times(folder: Path, capsys: Any) -> None:
     reports = [train(capsys, "--local", "12,8,4,4", "--clock", "virtual", "--no-baseline") for _ in range(2)]
     for report in reports:
@@ -117,6 +181,8 @@ def test_a_kernel_that_is_lost_is_named_and_others_go_on(folder: Path, capsys: A
     (("--local", "1/2", "--batch", "300"), "a batch of 300 is larger than the 240 training samples"),
     (("--local", "1/2", "--kernels", "golden:ndp-tiny,golden:hypar-tiny", "--update", "rmsprop", "--kernels",
       "golden:fpga-tiny"), "where no engine has update 'rmsprop'"),
+    (("--local", "1/2", "--rate", "1e38"), "no loss is finite where n_push is tuned"),
+    (("--local", "1/2", "--kernels", "numpy/99999999999"), "too slow a one"),
     (("--local", "12,16,8,4", "--kernels", "golden:little"), "what fits is --local 12,"),
     (("--local", "1/2", "--save", "out/report.json"), "report.json")], ids=" ".join)
 def test_what_cannot_be_is_refused_in_a_line(arguments: tuple[str, ...], said: str, folder: Path, capsys: Any,
@@ -131,7 +197,9 @@ def test_what_cannot_be_is_refused_in_a_line(arguments: tuple[str, ...], said: s
     ({"local": 3}, "local must be widths"), ({"local": (12, 8, 4.5, 4)}, "must be from 1 to 8, not 4.5"),
     ({"kernels": 3}, "kernels must be a text"), ({"push": 0}, "push must be an integer from 1"),
     ({"merge": "mean"}, "merge must be one of"), ({"clock": "wall"}, "clock must be one of"),
-    ({"accuracy": 2}, "accuracy must be a finite number from 0 to 1"), ({"update": "adam"}, "update must be one of")])
+    ({"accuracy": 2}, "accuracy must be a finite number from 0 to 1"),
+    ({"profiles": "p.json"}, "profiles must be a list"),
+    ({"patience": 0}, "patience must be a finite number from 0.001"), ({"update": "adam"}, "update must be one of")])
 def test_arguments_are_refused_in_a_line(settings: dict[str, Any], said: str, folder: Path) -> None:
     with pytest.raises(plinth.Error) as error:
         plinth.train_locally("small.yaml", "sums.npz", **settings)

@@ -25,12 +25,13 @@ from plinth.limits import MAXIMUM_BATCH, MAXIMUM_EPOCHS, MAXIMUM_MEMORY_MIB, MAX
 from plinth.local.coordinator import PATIENCE_SECONDS
 from plinth.local.devices import kernel_devices
 from plinth.local.draws import DRAWS, UNIFORM
-from plinth.local.fitting import check_used, costs_of, fitting_widths
+from plinth.local.fitting import check_used, costs_of, fitting_widths, profile_of
 from plinth.local.job import CLOCKS, REAL, LocalOptions, parsed_push, parsed_widths, run_local, usual_batches
 from plinth.local.merging import AUTO, MERGES
 from plinth.local.push import CORRECTED
 from plinth.local.samples import prepared
 from plinth.local.training import USUAL_COSTS
+from plinth.network.layers import SoftmaxCrossEntropy
 from plinth.network.local import checked_widths
 from plinth.network.network import Network
 from plinth.profile.profile import load_profile
@@ -47,6 +48,8 @@ KERNELS, BATCH, RATE = "2*numpy", 100, 0.02
 EPOCHS_FACTOR = 4
 #: Widths: what fits each kernel.
 FITTING = "auto"
+#: Longest patience, in seconds.
+MOST_PATIENCE = 1e6
 
 
 @dataclass(frozen=True, repr=False, eq=False, kw_only=True)
@@ -58,8 +61,7 @@ class LocalTrainingResult(Result):
     network : Network
         The global one.
     parameters : dict of str to ndarray
-        Its weights behind the last merge, FP32, by the names of layer and variable; where all kernels were lost, the
-        best ones.
+        Its weights behind the last merge, FP32, by the names of layer and variable.
     accuracy : float or None
         Share of the test samples that is right; None where there are no classes, or no validation.
     loss : float or None
@@ -112,8 +114,8 @@ def local_job(network: Network, data: Path | Samples | None, *, scale: Scale | N
               kernels: str | None, push: str | int | None, merge: str | None, draw: str | None, clock: str | None,
               profiles: Iterable[Path], accuracy: float | None, patience: float | None, baseline: bool | None,
               epochs: int | None, batch: int | None, rate: float | None, update: str | None, epsilon: float | None,
-              beta: float | None, seed: int, memory_mib: int | None, save: Path | None, out: RunFolder | None = None
-              ) -> LocalOptions:
+              beta: float | None, validate: int | None, seed: int, memory_mib: int | None, save: Path | None,
+              out: RunFolder | None = None) -> LocalOptions:
     """The complete options of a run by local networks: an argument that is None is the default.
 
     Raises
@@ -136,22 +138,26 @@ def local_job(network: Network, data: Path | Samples | None, *, scale: Scale | N
     if len(inputs) > 1:
         raise UserError(f"kernels fit {', '.join(map(str, sorted(inputs)))} inputs, and samples are projected to one "
                         f"number of them; give widths with {min(inputs)} of them")
+    if accuracy is not None and not isinstance(network.loss, SoftmaxCrossEntropy):
+        raise UserError(f"network {network.name!r} has no classes, of which a share could be right; leave accuracy= "
+                        "out")
     ready = prepared(network, data, scale=scale, devices=devices, inputs=min(inputs), beta=beta)
     network, dataset = ready.network, ready.dataset
     update = update or ADAGRAD
     rule = devices[0].rule(update, None, None)
     return LocalOptions(
-        network=network, dataset=dataset, projection=ready.to_data(), devices=devices,
+        network=network, dataset=dataset, projection=ready.to_data(), projected=ready.projection, devices=devices,
         widths=[(network.input.elements, *own[1:]) for own in widths], batch=batch,
         batches=usual_batches(dataset, batch, epochs or EPOCHS_FACTOR * epochs_of(network.name, rule)),
         accuracy=accuracy, update=update, rate=_rate(update, rate), epsilon=epsilon, seed=seed,
         push=parsed_push(push or CORRECTED) if push is None or isinstance(push, str) else integer(
             "push", push, 1, 1 << 20),
         merge=merge or AUTO, draw=draw or UNIFORM, clock=clock or REAL,
-        costs=[costs_of(device, read, network, batch, USUAL_COSTS) for device in devices] if read else None,
+        costs=[costs_of(device, read, network, batch, USUAL_COSTS) for device in devices],
+        profiled=[profile_of(device, read) is not None for device in devices],
         memory_mib=memory_mib,
         patience_seconds=PATIENCE_SECONDS if patience is None else patience,
-        baseline=baseline is not False, save=save, out=out)
+        validate_every=validate, baseline=baseline is not False, save=save, out=out)
 
 
 def _rate(update: str, rate: float | None) -> float:
@@ -166,8 +172,9 @@ def train_locally(network: str | Path | Network | None = None, x: ArrayLike | st
                   profiles: Sequence[str | Path] = (), accuracy: float | None = None, patience: float | None = None,
                   baseline: bool = False, epochs: int | None = None, batch: int | None = None,
                   update: str = ADAGRAD, rate: float | None = None, epsilon: float | None = None,
-                  beta: float | None = None, scale: Any = 1, seed: int = 0, memory_mib: int | None = None,
-                  save: str | Path | None = None, progress: Progress = None) -> LocalTrainingResult:
+                  beta: float | None = None, validate: int | None = None, scale: Any = 1, seed: int = 0,
+                  memory_mib: int | None = None, save: str | Path | None = None, progress: Progress = None
+                  ) -> LocalTrainingResult:
     """Train a network by local networks: parts of it with some units of each layer, drawn anew again and again, on
     kernels that each go on at their own pace.
 
@@ -207,6 +214,8 @@ def train_locally(network: str | Path | Network | None = None, x: ArrayLike | st
     beta : float or None
         Tolerance of the projection of the samples, which are projected if it is given, or if ``local`` has fewer inputs
         than the network. None: 0.1.
+    validate : int or None
+        Answers after which the test samples are validated. None: as many as there are kernels.
     update, rate, epsilon, scale, seed, memory_mib, save
         As of :func:`plinth.train`; the rate of Adagrad is 0.02.
     progress : callable, True or None
@@ -220,12 +229,14 @@ def train_locally(network: str | Path | Network | None = None, x: ArrayLike | st
     settings = {
         "local": local if isinstance(local, str) else _numbers(local), "kernels": _text("kernels", kernels),
         "push": push, "merge": choice("merge", merge, MERGES), "draw": choice("draw", draw, DRAWS),
-        "clock": choice("clock", clock, CLOCKS), "profiles": [path_of("profiles", place) for place in profiles],
-        "accuracy": optional(real, "accuracy", accuracy, 0, 1), "patience": optional(real, "patience", patience, 0),
+        "clock": choice("clock", clock, CLOCKS), "profiles": _paths(profiles),
+        "accuracy": optional(real, "accuracy", accuracy, 0, 1),
+        "patience": optional(real, "patience", patience, 1e-3, MOST_PATIENCE),
         "baseline": flag("baseline", baseline), "epochs": optional(integer, "epochs", epochs, 1, MAXIMUM_EPOCHS),
         "batch": optional(integer, "batch", batch, 1, MAXIMUM_BATCH), "update": choice("update", update, KINDS),
         "rate": optional(real, "rate", rate), "epsilon": optional(real, "epsilon", epsilon),
-        "beta": optional(real, "beta", beta), "seed": integer("seed", seed, 0, MAXIMUM_SEED),
+        "beta": optional(real, "beta", beta), "validate": optional(integer, "validate", validate, 1, 1 << 31),
+        "seed": integer("seed", seed, 0, MAXIMUM_SEED),
         "memory_mib": optional(integer, "memory_mib", memory_mib, 1, MAXIMUM_MEMORY_MIB),
         "save": file_to_save(save)}
     job = local_job(network_of("digits-tanh" if network is None else network), data_given(x, y),
@@ -242,6 +253,12 @@ def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise UserError(f"{name} must be a text, not {quoted(repr(value))}")
     return value
+
+
+def _paths(profiles: Any) -> list[Path]:
+    if not isinstance(profiles, (tuple, list)):
+        raise UserError(f"profiles must be a list of paths, not {quoted(repr(profiles))}")
+    return [path_of("profiles", place) for place in profiles]
 
 
 def _numbers(local: Any) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from plinth.local.devices import kernel_devices
 from plinth.local.draws import BALANCED, UNIFORM
 from plinth.local.job import DROPPED, one_thread
 from plinth.local.push import CORRECTED, PRINTED, corrected_push, printed_push, whole_push
-from plinth.local.synchronous import Baseline, train_synchronously
+from plinth.local.synchronous import Baseline, times_of, train_synchronously
 from plinth.local.training import USUAL_COSTS, LocalTraining, planned_kernels
 from plinth.local.tuning import tune
 from plinth.network.layers import Tanh
@@ -34,12 +34,15 @@ from plinth.update.rule import UpdateRule
 
 #: Data sets, and the widths of a perceptron with tanh for each.
 WIDTHS = {"digits": (64, 256, 128, 10), "mnist": (784, 512, 256, 10), "watch": (600, 256, 128, 7),
-          "segments": (18, 64, 32, 7)}
-KERNELS, SLOWER, BATCH, SEEDS = "3*numpy,numpy/4", (1.0, 1.0, 1.0, 4.0), 100, 5
+          "segments": (18, 256, 128, 7)}
+KERNELS, SLOWER, BATCH, SEEDS, FEW_SEEDS = "3*numpy,numpy/4", (1.0, 1.0, 1.0, 4.0), 100, 5, 3
 #: Learning rates that each way of training is tried with.
 RATES = (0.02, 0.05)
-#: Steps of synchronous training, and how many times as many batches local networks train on, all kernels together.
-STEPS, MORE_BATCHES = 600, 6
+#: Steps of synchronous training, and how many times as many batches local networks train on, all kernels together: as
+#: many each.
+STEPS, MORE_BATCHES = 1500, 4
+#: Samples of a step of synchronous training, of all kernels together, where words and times are taken.
+TOGETHER = (100, 400)
 #: Validations whose mean is the accuracy behind a run, and validations of a run.
 LAST, VALIDATIONS = 5, 40
 #: Batches of a set where nothing else is said, and those that words and times are taken with.
@@ -69,6 +72,8 @@ class LocalCase:
         Of the units of each hidden layer that a local network has, or that dropout leaves.
     push, batches : int
         Of synchronous training its steps.
+    batch : int
+        Samples of a step of synchronous training.
     accuracy : float or None
         At which it ends.
     merge, draw : str
@@ -85,6 +90,7 @@ class LocalCase:
     share: float = 0.5
     push: int = PUSH
     batches: int = STEPS * MORE_BATCHES
+    batch: int = BATCH
     accuracy: float | None = None
     merge: str = "auto"
     draw: str = UNIFORM
@@ -137,16 +143,19 @@ def curve(case: LocalCase) -> list[Point]:
         if case.kernels:
             return training.run_virtually(push=case.push, ending=ending,
                                           validate_every=max(1, often // case.push)).curve
-        way = Baseline(batch=BATCH, rule=UpdateRule(ADAGRAD, rate=case.rate), dropped=1 - case.share)
+        way = Baseline(batch=case.batch, rule=UpdateRule(ADAGRAD, rate=case.rate), dropped=1 - case.share)
+        costs = [case.costs] * len(SLOWER)
         return train_synchronously(
-            training.network, training.dataset, way, seed=case.seed, costs=[case.costs] * len(SLOWER), slower=SLOWER,
-            ending=ending, validate=training.validate(), validate_every=max(1, often // 4))[1]
+            training.network, training.dataset, way, seed=case.seed, times=times_of(costs, SLOWER), costs=costs,
+            slower=SLOWER, ending=ending, validate=training.validate(),
+            validate_every=5 if case.accuracy is not None else often)[1]
 
 
 def synchronous(data: str, seed: int, **settings: Any) -> list[LocalCase]:
-    """Ways to train synchronously: each rate, without dropout and with it."""
-    return [LocalCase(data=data, seed=seed, rate=rate, kernels="", share=1 - dropped, batches=STEPS, **settings)
-            for rate in RATES for dropped in (0.0, DROPPED)]
+    """Ways to train synchronously: each rate, without dropout and with it, and with all batches that are given."""
+    batches = settings.pop("batch", (BATCH,))
+    return [LocalCase(data=data, seed=seed, rate=rate, kernels="", share=1 - dropped, batches=STEPS, batch=batch,
+                      **settings) for rate in RATES for dropped in (0.0, DROPPED) for batch in batches]
 
 
 def local(data: str, seed: int, **settings: Any) -> list[LocalCase]:
@@ -170,27 +179,23 @@ def reached(points: Sequence[Point], accuracy: float) -> Point | None:
     return next((point for point in points if (point.accuracy or 0.0) >= accuracy), None)
 
 
-#: Of cases of several seeds those that differ in nothing else.
-Way = LocalCase
-
-
 def by_way(found: Mapping[LocalCase, list[Point]], cases: Sequence[LocalCase], value: Callable[[list[Point]], float]
-           ) -> dict[Way, list[float]]:
+           ) -> dict[LocalCase, list[float]]:
     """A value of each run, by what its seed leaves the same."""
-    values: dict[Way, list[float]] = {}
+    values: dict[LocalCase, list[float]] = {}
     for case in cases:
         values.setdefault(replace(case, seed=0), []).append(value(found[case]))
     return values
 
 
-def _text(way: Way) -> str:
+def _text(way: LocalCase) -> str:
     """A way to train, in words."""
     if not way.kernels:
-        return f"synchronous, rate {way.rate}, {'dropout' if way.share < 1 else 'no dropout'}"
+        return f"synchronous, rate {way.rate}, {'dropout' if way.share < 1 else 'no dropout'}, batch {way.batch}"
     return f"share {way.share}, rate {way.rate}, n_push {way.push}, {way.kernels}"
 
 
-def _detail(values: Mapping[Way, Sequence[float]]) -> dict[str, dict[str, float]]:
+def _detail(values: Mapping[LocalCase, Sequence[float]]) -> dict[str, dict[str, float]]:
     return {_text(way): {"mean": fmean(found), "deviation": stdev(found) if len(found) > 1 else 0.0}
             for way, found in values.items()}
 
@@ -202,17 +207,22 @@ def local_accuracy_gap() -> list[BenchRow]:
     for data in WIDTHS:
         for seed in range(SEEDS):
             cases.setdefault((data, "synchronous"), []).extend(synchronous(data, seed))
-            for name, settings in (("half", {}), ("quarter", {"share": 0.25}), ("balanced", {"draw": BALANCED})):
+            ways: dict[str, dict[str, Any]] = {"half": {}}
+            if seed < FEW_SEEDS:
+                ways |= {"quarter": {"share": 0.25}, "balanced": {"draw": BALANCED}}
+            for name, settings in ways.items():
                 cases.setdefault((data, name), []).extend(local(data, seed, **settings))
     found = curves([case for own in cases.values() for case in own])
-    ways = {key: by_way(found, own, final) for key, own in cases.items()}
-    best = {key: max(map(fmean, values.values())) for key, values in ways.items()}
+    by_ways = {key: by_way(found, own, final) for key, own in cases.items()}
+    best = {key: max(map(fmean, values.values())) for key, values in by_ways.items()}
     gaps = {name: {data: best[data, "synchronous"] - best[data, name] for data in WIDTHS}
             for name in ("half", "quarter", "balanced")}
-    detail = {"gaps": gaps, "accuracies": {f"{data}, {name}": _detail(values) for (data, name), values in ways.items()}}
-    return [BenchRow(name, max(gaps[share].values()), "accuracy, mean of five seeds, worst of four data sets",
+    detail = {"gaps": gaps, "accuracies": {f"{data}, {name}": _detail(values)
+                                           for (data, name), values in by_ways.items()}}
+    return [BenchRow(name, max(gaps[share].values()), f"accuracy, mean of {seeds} seeds, worst of four data sets",
                      f"{share} of the units of a layer see each batch", detail)
-            for name, share in (("local_accuracy_gap", "half"), ("local_accuracy_gap_quarter", "quarter"))]
+            for name, share, seeds in (("local_accuracy_gap", "half", SEEDS),
+                                       ("local_accuracy_gap_quarter", "quarter", FEW_SEEDS))]
 
 
 def _least(found: Mapping[LocalCase, list[Point]], cases: Sequence[LocalCase], value: Callable[[Point], float]
@@ -235,11 +245,11 @@ def words_and_time() -> list[BenchRow]:
     data, seeds = "mnist", range(SEEDS)
     settings = {"accuracy": LEVELS[data]}
     groups = {
-        "synchronous": [case for seed in seeds for case in synchronous(data, seed, **settings)],
+        "synchronous": [case for seed in seeds for case in synchronous(data, seed, batch=TOGETHER, **settings)],
         **{name: [case for seed in seeds for push in PUSHES for case in local(data, seed, push=push, **settings, **own)]
            for name, own in (("half", {}), ("whole", {"share": 1.0}), ("projected", {"projected": PROJECTED}))},
         "synchronous, projected": [case for seed in seeds for case in synchronous(
-            data, seed, projected=PROJECTED, **settings)]}
+            data, seed, projected=PROJECTED, batch=TOGETHER, **settings)]}
     found = curves([case for own in groups.values() for case in own])
     words = {name: _least(found, own, lambda point: point.words) for name, own in groups.items()}
     times = {name: _least(found, own, lambda point: point.seconds) for name, own in groups.items()}
@@ -261,7 +271,7 @@ def sixteen_kernels() -> list[BenchRow]:
     """Accuracy with sixteen kernels of half the units below that with four, each of which trains on as many batches:
     the worst of the digits and of 28x28 digits. Beside it sixteen kernels on as many batches as four together."""
     batches = {"4": STEPS * MORE_BATCHES, "16": 4 * STEPS * MORE_BATCHES, "16 on a quarter": STEPS * MORE_BATCHES}
-    groups = {(data, name): [case for seed in range(3) for case in local(
+    groups = {(data, name): [case for seed in range(FEW_SEEDS) for case in local(
         data, seed, kernels=f"{name.partition(' ')[0]}*numpy", batches=count)]
         for data in ("digits", "mnist") for name, count in batches.items()}
     found = curves([case for own in groups.values() for case in own])

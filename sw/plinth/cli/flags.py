@@ -15,7 +15,7 @@ FLAGS = {"check_every": "--check", "clock_mhz": "--clock-mhz", "dense_from": "--
              "device", "die", "dies", "draw", "epochs", "format", "kernels", "kinks", "local", "machine", "memory",
              "merge", "metric", "model", "out", "patience", "plan", "planner", "predict", "push", "rate", "reduce",
              "resume", "save", "scale", "seed", "shares", "slow", "steps", "stochastic", "threads", "tolerance",
-             "touched", "update", "watts", "waves", "weights", "wide", "winograd", *NUMBERS)}}
+             "touched", "update", "validate", "watts", "waves", "weights", "wide", "winograd", *NUMBERS)}}
 #: Flags by the argument and its value, of arguments whose flag says their value.
 SWITCHES = {"stochastic=True": "--stochastic", "wide=True": "--wide", "wide=False": "--narrow",
             "baseline=False": "--no-baseline"}

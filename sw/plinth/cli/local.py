@@ -10,13 +10,14 @@ import click
 from plinth.cli.group import new_console, print_json
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
-from plinth_hw.terminal.options import InputFile, Name, RealRange
+from plinth_hw.terminal.options import InputFile, IntegerRange, Name, RealRange
 
 if TYPE_CHECKING:
     from plinth.local.job import LocalOptions, MakeLinks
 
 #: Options that local networks alone have, by parameter.
-OPTIONS = ("local", "kernels", "push", "merge", "draw", "clock", "profiles", "accuracy", "patience", "baseline", "beta")
+OPTIONS = ("local", "kernels", "push", "merge", "draw", "clock", "profiles", "accuracy",
+           "patience", "baseline", "beta", "validate")
 #: Of the others those that they have as well.
 COMMON = ("network", "data", "scale", "epochs", "batch", "rate", "update", "epsilon", "seed", "memory_mib", "save",
           "out", "as_json", *OPTIONS)
@@ -47,8 +48,11 @@ def local_options(command: Any) -> Any:
                          "times"),
             click.option("--accuracy", type=RealRange(0, 1), metavar="SHARE",
                          help="with --local: end once so much of the test samples is right"),
-            click.option("--patience", type=RealRange(0, min_open=True), metavar="SECONDS",
+            click.option("--patience", type=RealRange(0, 1e6, min_open=True), metavar="SECONDS",
                          help="with --local: leave out a kernel that does not answer for so long; default: 300"),
+            click.option("--validate", type=IntegerRange(1), metavar="SETS",
+                         help="with --local: validate the test samples after so many answers; default: as many as "
+                         "there are kernels"),
             click.option("--beta", type=RealRange(0, 1), metavar="SHARE",
                          help="with --local: project samples, so that at most so much of each is left out; default: "
                          "0.1, where WIDTHS have fewer inputs than the network"),
@@ -104,14 +108,15 @@ def local_job(options: dict[str, Any]) -> tuple[LocalOptions, bool]:
     files: dict[str, Path | None] = {"NETWORK": file_of(network, NETWORKS), "--data": file_of(options["data"],
                                                                                            DATASETS)}
     places: dict[str, Path | None] = {f"{path.name} of --out": path for path in folder.outputs()}
+    files |= {f"--profile {path}": path for path in options["profiles"]}
     check_places(places | {"--save": options["save"]}, files)
     made = job(open_network(network), options["data"], scale=parse_scale(options["scale"]), out=folder, **{
         name: options[name] for name in COMMON if name not in ("network", "data", "scale", "out", "as_json")})
     return made, options["as_json"]
 
 
-def train_locally(options: dict[str, Any], links: MakeLinks | None = None) -> None:
-    """Train by local networks, as options of `train` say: with progress, report and picture.
+def train_locally(job: LocalOptions, as_json: bool, links: MakeLinks | None = None) -> None:
+    """Train by local networks, as :func:`local_job` has it: with progress, report and picture.
 
     Raises
     ------
@@ -123,7 +128,6 @@ def train_locally(options: dict[str, Any], links: MakeLinks | None = None) -> No
     from plinth.report.local import draw_local, local_table
     from plinth.train.folder import PICTURE, REPORT
 
-    job, as_json = local_job(options)
     assert job.out is not None
     with job.out, Activity(f"setting up {job.network.name}") as activity:
         run = run_local(job, _WithFlags(activity, with_flags), links or in_threads)

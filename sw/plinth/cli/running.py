@@ -135,22 +135,32 @@ def run(device: str, threads: int | None, **options: Any) -> None:
 
 def _run_locally(options: dict[str, Any]) -> None:
     """Train by local networks: the first rank coordinates kernels on the others; one rank alone has them in threads."""
+    from dataclasses import replace
+
     from plinth.driver.executor import check_settings
-    from plinth.local.job import made, one_thread
+    from plinth.local.job import VIRTUAL, made, one_thread
     from plinth.local.ranks import MpiLinks, serve
     from plinth.runtime.mpi import check_threads, world
 
     ranks = world()
     if ranks.size == 1:
-        train_locally(options)
+        train_locally(*local_job(options))
         return
     fault: BaseException | None = None
     try:
         check_threads()
-        job, _ = local_job(options)
-        training = made(job)
+        job, as_json = local_job(options)
+        if job.clock == VIRTUAL:
+            raise UserError("clock=virtual runs all kernels in one process; leave it out, or mpiexec")
     except (UserError, MemoryError) as error:
         fault = error if isinstance(error, UserError) else UserError(OUT_OF_MEMORY)
+    _end_together(ranks, fault)
+    # What fits a kernel is measured, by one rank.
+    job = replace(job, widths=ranks.communicator.bcast(job.widths))
+    try:
+        training = made(job)
+    except UserError as error:
+        fault = error
     _end_together(ranks, fault)
     try:
         check_settings("settings", ranks.communicator.allgather(job.texts()))
@@ -169,9 +179,13 @@ def _run_locally(options: dict[str, Any]) -> None:
         return links
 
     try:
-        train_locally(options, joined)
+        train_locally(job, as_json, joined)
     finally:
         links.close()
+        if links.abandoned:
+            # MPI would wait for what a rank that has ended was sent.
+            sys.stdout.flush()
+            communicator.Abort(0 if sys.exc_info()[1] is None else MENDABLE)
 
 
 def _end_together(ranks: World, fault: BaseException | None) -> None:

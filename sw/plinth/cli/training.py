@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from plinth import defaults, limits
 from plinth.cli.flags import with_flags
 from plinth.cli.group import cli, new_console, print_json
-from plinth.cli.local import check_local, local_options, train_locally, without_local
+from plinth.cli.local import check_local, local_job, local_options, train_locally, without_local
 from plinth.cli.options import (
     array_options,
     file_of,
@@ -248,7 +248,7 @@ def train(**options: Any) -> None:
     its own pace."""
     check_local(options, typed())
     if options["local"] is not None:
-        train_locally(options)
+        train_locally(*local_job(options))
     else:
         train_job(**without_local(options)).train()
 
@@ -285,11 +285,15 @@ def serial(preset: str, dies: int, memory_mib: int, threads: int | None) -> None
               "asv, kjv")
 @click.option("--scale", metavar="FACTOR[,TARGETS]",
               help="factors on samples and on targets; default: those that the checkpoint was trained with")
+@click.option("--projection", type=InputFile(), metavar="FILE",
+              help="of a checkpoint of `plinth train --local` on projected samples, the projection that lies beside it")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
 def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | None, weights: str | None,
-             scale: str | None, as_json: bool) -> None:
+             scale: str | None, projection: Path | None, as_json: bool) -> None:
     """Loss and accuracy of a saved CHECKPOINT on training and test samples (computed on the host in float64); with the
     --winograd and --weights that it was trained with."""
+    from dataclasses import replace
+
     from plinth.api.choices import with_settings
     from plinth.files.reports import report
     from plinth.network.file import load_network
@@ -300,9 +304,17 @@ def evaluate(checkpoint: Path, network: str, data: Path | None, winograd: str | 
     from plinth.train.scale import UNSCALED, Conversion, parse_scale
 
     definition = with_settings(load_network(network), winograd, weights)
+    whole, projected = definition, None
+    if projection is not None:
+        from plinth.local.samples import loaded_projection, of_inputs
+
+        projected = loaded_projection(projection, whole)
+        definition = of_inputs(whole, projected.size)
     restored = checkpoints.load(checkpoint, definition)
     trained = UNSCALED if restored.settings is None else restored.settings.scale
-    dataset = samples(data, definition, Conversion(trained if scale is None else parse_scale(scale)))
+    dataset = samples(data, whole, Conversion(trained if scale is None else parse_scale(scale)))
+    if projected is not None:
+        dataset = replace(dataset, train_x=projected.project(dataset.train_x), test_x=projected.project(dataset.test_x))
     predict = float64_predictor(definition)
     result = {"network": definition.name, "epochs_done": restored.epoch, "epoch_steps": restored.step,
               "seed": restored.seed, "scale": vars(dataset.scale)}

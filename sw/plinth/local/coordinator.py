@@ -3,8 +3,9 @@
 Deep3's Algorithm 1, mended: of each kernel at most one set is outstanding; an answer has the number of its set, by
 which the history tells what units it had; training ends when the accuracy or the number of batches is reached,
 whichever comes first (the printed test never ends); kernels train as many batches as they were told (the printed loop
-one more); and what is left are the global network's weights, read. Differences are of weights that others may have
-changed since: the *staleness* of an answer is how many answers of others were merged meanwhile.
+one more); and at the end the global network's weights are read. Differences are of weights that others may have
+changed since: the *staleness* of an answer is how many answers of others were merged meanwhile. One thread sends,
+receives and merges.
 
 A kernel that dies, does not answer in time, answers what it was not asked or what is not finite is left out, and
 training goes on without it. Once all are, it ends, with the best weights so far.
@@ -51,6 +52,8 @@ class KernelRecord:
         Sums of its counters.
     lost : str
         Why it was left out; empty if it was not.
+    different : bool
+        Its bits were not the golden model's.
     """
 
     name: str
@@ -64,6 +67,14 @@ class KernelRecord:
     seconds: float = 0.0
     counted: dict[str, float] = field(default_factory=dict)
     lost: str = ""
+    different: bool = False
+
+    @property
+    def bit_exact(self) -> bool | None:
+        """Whether its bits were the golden model's after every merged set; None: they were not compared."""
+        if self.different:
+            return False
+        return True if self.merged and self.counted.get("compared_sets", 0) == self.merged else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +177,7 @@ class Coordinator:
     validate_every : int
         Merges of which one is followed by a validation; the last one always is.
     patience_seconds : float
-        Longest time for an answer.
+        Longest time for an answer; on a virtual clock, where none is late, it means nothing.
     """
 
     def __init__(self, model: GlobalModel, locals_of: Sequence[LocalNetwork], draws: Sequence[Draw],
@@ -196,8 +207,12 @@ class Coordinator:
         """Words both ways."""
         return sum(kernel.words_sent + kernel.words_received for kernel in self.kernels)
 
+    def weights(self) -> Parameters:
+        """A copy of the global network's weights, as they are now."""
+        return self._model.values()
+
     def run(self, progress: Callable[[Coordinator], object] = lambda _: None) -> CoordinatorRun:
-        """Train; ``progress`` is called after each answer."""
+        """Train; ``progress`` is called after each answer. KeyboardInterrupt ends training, as ``ended`` says."""
         ended = "batches"
         try:
             for kernel in range(len(self.kernels)):
@@ -218,6 +233,7 @@ class Coordinator:
             letter = self._links.next(self._left())
             if letter is None:
                 self._leave_late()
+                progress(self)
                 continue
             kernel, content = letter
             merged = self._take(kernel, content)
@@ -256,6 +272,7 @@ class Coordinator:
         """Merge what has come from a kernel, or leave it out; whether it was merged."""
         record, out = self.kernels[kernel], self._outstanding.get(kernel)
         if isinstance(content, Lost):
+            record.different |= content.different
             self._leave(kernel, content.why)
             return False
         record.words_received += content.words

@@ -40,6 +40,8 @@ NUMPY, GOLDEN, COSIM, SERIAL = "numpy", "golden", "cosim", "serial"
 NUMPY_PRESET = "ndp-demo"
 #: Most kernels.
 MAXIMUM_KERNELS = 1024
+#: By what factor a kernel may be slower, at most.
+MOST_SLOWER = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,7 @@ class KernelDevice:
     baud : int
         the line's rate.
     slower : float
-        How many times as long as it would it takes.
+        By what factor its times are longer than those of the device.
     """
 
     kind: str
@@ -112,9 +114,11 @@ def kernel_devices(text: str) -> tuple[KernelDevice, ...]:
             raise UserError(f"kernels {quoted(text)}: {quoted(item)} is not of the form [COUNT*]DEVICE[/SLOWER]; give "
                             "for example 2*numpy,1*fpga-demo")
         count, slower = int(match[1] or 1), float(match[3] or 1)
-        if not count or slower < 1:
-            raise UserError(f"kernels {quoted(text)}: {quoted(item)} asks for "
-                            f"{'no kernel' if not count else 'a kernel that is faster than it is'}; give at least 1")
+        if not count or not 1 <= slower <= MOST_SLOWER:
+            wrong = "no kernel" if not count else (
+                "a kernel that is faster than it is" if slower < 1 else "too slow a one")
+            raise UserError(f"kernels {quoted(text)}: {quoted(item)} asks for {wrong}; give at least 1, and at most "
+                            f"{MAXIMUM_KERNELS} kernels, {MOST_SLOWER:,} times as slow")
         devices += [_device(match[2], slower)] * count
         if len(devices) > MAXIMUM_KERNELS:
             raise UserError(f"kernels {quoted(text)} are more than {MAXIMUM_KERNELS}; give fewer")
@@ -156,6 +160,10 @@ class DeviceStep:
     device : KernelDevice
     view : HostView
         Where the host reads and writes; of dies their program.
+    plan : Plan
+    rule : UpdateRule
+    memory_words : int
+        Memory of a die, in its words.
     """
 
     device: KernelDevice
@@ -169,7 +177,7 @@ class DeviceStep:
         """The one die."""
         return ring(1, preset=self.device.preset)
 
-    def start(self, clock_hz: float | None = None) -> Running:
+    def start(self) -> Running:
         """Start the device.
 
         Raises
@@ -189,7 +197,7 @@ class DeviceStep:
             return Running(view=self.view, executor=self._driver(dies), golden=golden)
         cosim, _ = cosim_array(self._parameters, 1, self.memory_words, threads=1, links=self.array.timed())
         return Running(view=self.view, executor=self._driver(cosim), golden=golden,
-                       clock_hz=clock_hz or float(self.array.clock_mhz) * 1e6)
+                       clock_hz=float(self.array.clock_mhz) * 1e6)
 
     @property
     def _parameters(self) -> DieParameters:

@@ -49,9 +49,14 @@ def check_used(devices: Sequence[KernelDevice], profiles: Sequence[Profile]) -> 
 
 def costs_of(device: KernelDevice, profiles: Sequence[Profile], network: Network, batch: int, usual: KernelCosts
              ) -> KernelCosts:
-    """What batches and messages of a kernel cost: by its profile, for local networks of a network; else as usual."""
+    """What batches and messages of a kernel cost: by its profile, for local networks of a network; messages by those of
+    MPI ranks and of boards alone, whose transfers cross a link; else as usual."""
     profile = profile_of(device, profiles)
-    return usual if profile is None else profile.costs_for(network, batch)
+    if profile is None:
+        return usual
+    found = profile.costs_for(network, batch)
+    linked = profile.device == "mpi" or profile.device.startswith("serial:")
+    return found if linked else replace(found, net_seconds=usual.net_seconds, word_seconds=usual.word_seconds)
 
 
 def fitting_widths(network: Network, device: KernelDevice, profiles: Sequence[Profile], *, batch: int, memory_mib: int

@@ -10,8 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
 
-from plinth.errors import UserError
-from plinth.files.forms import described
+from plinth.errors import UserError, quoted
 from plinth.files.reports import report
 from plinth.local.coordinator import PATIENCE_SECONDS, Coordinator, CoordinatorRun, Ending, Point
 from plinth.local.devices import KernelDevice
@@ -31,20 +30,26 @@ from plinth.local.push import (
 from plinth.local.synchronous import Baseline, train_synchronously
 from plinth.local.training import LocalTraining, planned_kernels
 from plinth.local.tuning import tune
-from plinth.network.local import widths_of
+from plinth.names import DATA_PARALLEL
+from plinth.network.local import shared_widths, widths_of
 from plinth.network.network import Network
 from plinth.network.parameters import Parameters
 from plinth.output import check_writable, write_json
 from plinth.profile.costs import KernelCosts
+from plinth.projection.projection import Projection
 from plinth.train import checkpoint
 from plinth.train.checkpoint import Checkpoint
 from plinth.train.data import Dataset
 from plinth.train.folder import REPORT, RunFolder
-from plinth.train.settings import network_digest
+from plinth.train.settings import RunSettings, network_digest, tiles_of
 from plinth_hw.installation import commit, release
 
 #: Clocks: that of the host, or one on which kernels take as long as their profiles say.
 REAL, VIRTUAL = CLOCKS = "real", "virtual"
+#: Seconds between checkpoints of a run that lasts.
+SAVE_SECONDS = 60.0
+#: Endings behind which the baseline is trained.
+ENDED = ("accuracy", "batches")
 #: Share of units that dropout leaves out in the baseline.
 DROPPED = 0.5
 
@@ -99,6 +104,8 @@ class LocalOptions:
     save: Path | None = None
     out: RunFolder | None = None
     projection: Mapping[str, Any] | None = None
+    projected: Projection | None = None
+    profiled: Sequence[bool] | None = None
 
     def texts(self) -> dict[str, str]:
         """What has to be the same in all processes of a run, as messages say it, by name."""
@@ -157,7 +164,7 @@ def made(options: LocalOptions) -> LocalTraining:
     """
     kernels = planned_kernels(options.network, options.devices, options.widths, batch=options.batch,
                               rule=options.update, rate=options.rate, epsilon=options.epsilon,
-                              memory_mib=options.memory_mib, costs=options.costs)
+                              memory_mib=options.memory_mib, costs=options.costs, profiled=options.profiled)
     return LocalTraining(network=options.network, dataset=options.dataset, kernels=kernels, batch=options.batch,
                          seed=options.seed, merge=options.merge, draw=options.draw)
 
@@ -193,15 +200,45 @@ def run_local(options: LocalOptions, told: Listener, links: MakeLinks = in_threa
         setup = time.perf_counter() - started
         run = _trained(options, training, push, told, joined)
         wall = time.perf_counter() - started - setup
-        baselines = _baselines(options, training, run, told) if options.baseline and run.curve else []
-        if run.ended != "lost" or run.curve:
-            checkpoint.save(options.save, options.network, Checkpoint(run.parameters, 0, options.seed,
-                                                                      run.curve[-1].batches if run.curve else 0))
-    told_report = _report(options, training, run, push=push, choices=choices, baselines=baselines, wall=wall,
-                          setup=setup)
+        fault = _saved(options, run.curve, run.parameters)
+        baselines = _baselines(options, training, run, told) if options.baseline and run.ended in ENDED else []
+    found = _report(options, training, run, push=push, choices=choices, baselines=baselines, wall=wall, setup=setup)
     if options.out is not None:
-        write_json(options.out.path / REPORT, told_report)
-    return LocalResult(told_report, run.parameters)
+        write_json(options.out.path / REPORT, found)
+    if fault is not None:
+        raise fault
+    return LocalResult(found, run.parameters)
+
+
+def _saved(options: LocalOptions, curve: Sequence[Point], parameters: Parameters) -> UserError | None:
+    """Save what was learnt; the error, if it cannot be written, so that the report is not lost with it."""
+    try:
+        _save(options, curve, parameters)
+    except UserError as error:
+        return error
+    return None
+
+
+def _save(options: LocalOptions, curve: Sequence[Point], parameters: Parameters) -> None:
+    """Write the checkpoint, if one is asked for and anything was learnt, and the projection beside it."""
+    if options.save is None or not curve:
+        return
+    steps = max(1, len(options.dataset.train_x) // options.batch)
+    epochs, step = divmod(curve[-1].batches, steps)
+    checkpoint.save(options.save, options.network, Checkpoint(parameters, epochs, options.seed, step, RunSettings(
+        epochs=-(-options.batches // steps), batch=options.batch,
+        rule=options.devices[0].rule(options.update, options.rate, options.epsilon),
+        number_format=options.devices[0].parameters.number_format, scale=options.dataset.scale,
+        data=options.dataset.name, data_sha256=options.dataset.sha256,
+        network_sha256=network_digest(options.network), tiles=tiles_of(options.network),
+        preset=options.devices[0].preset, array="ring-1", dies=1, planner=DATA_PARALLEL)))
+    if options.projected is not None:
+        options.projected.to_file(projection_file(options.save))
+
+
+def projection_file(save: Path) -> Path:
+    """The file of a projection beside that of a checkpoint."""
+    return save.with_name(f"{save.stem}.projection.npz")
 
 
 def one_thread() -> Any:
@@ -254,10 +291,13 @@ def _trained(options: LocalOptions, training: LocalTraining, push: int, told: Li
     coordinator = training.coordinator(
         links, push=push, ending=Ending(batches=options.batches, accuracy=options.accuracy),
         validate_every=options.validate_every, patience_seconds=options.patience_seconds)
-    said = 0
+    said, saved = 0, time.monotonic()
 
     def progress(now: Coordinator) -> None:
-        nonlocal said
+        nonlocal said, saved
+        if time.monotonic() - saved > SAVE_SECONDS:
+            _save(options, now.curve, now.weights())
+            saved = time.monotonic()
         told.update(now.batches, options.batches, _state(now))
         for event in now.events[said:]:
             told.say(event)
@@ -276,7 +316,8 @@ def _state(now: Coordinator) -> str:
 
 def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Listener
                ) -> list[dict[str, Any]]:
-    """The global network, trained synchronously on as many samples a kernel as batches were merged, at most."""
+    """The global network, trained synchronously in as many steps of one batch as each kernel has trained on batches, on
+    average; curves without dropout and with it."""
     count = len(training.kernels)
     steps = max(1, run.curve[-1].batches // count)
     every = max(1, steps // max(1, len(run.curve)))
@@ -287,6 +328,7 @@ def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorR
         _, curve = train_synchronously(
             options.network, options.dataset, Baseline(batch=options.batch, rule=rule, dropped=dropped),
             seed=options.seed, costs=[kernel.costs for kernel in training.kernels],
+            times=[kernel.batch_seconds for kernel in training.kernels],
             slower=[kernel.device.slower for kernel in training.kernels], validate=training.validate(),
             ending=Ending(batches=steps - steps % every or steps, accuracy=options.accuracy), validate_every=every)
         found.append({"dropped_share": dropped, "curve": [_point(point) for point in curve]})
@@ -311,7 +353,7 @@ def _report(options: LocalOptions, training: LocalTraining, run: CoordinatorRun,
             "mean_staleness": fmean(record.staleness) if record.staleness else None,
             "largest_staleness": max(record.staleness, default=None),
             "set_words": record.words_sent, "answer_words": record.words_received, "seconds": record.seconds,
-            "cycles": int(record.counted.get("cycles", 0)), "bit_exact": plan.bit_exact(record.merged),
+            "cycles": int(record.counted.get("cycles", 0)), "bit_exact": record.bit_exact,
             "lost": record.lost})
     return report("local", {
         "network": options.network.name, "parameters": options.network.parameters, "notes": list(options.network.notes),
@@ -341,11 +383,10 @@ def parsed_widths(text: str, network: Network) -> tuple[int, ...]:
     if slash and numerator.isdecimal() and denominator.isdecimal() and len(text) < 12:
         if not 0 < int(numerator) <= int(denominator):
             raise UserError(f"local={text}: a share of the units must be above 0 and at most 1")
-        hidden = [max(1, width * int(numerator) // int(denominator)) for width in whole[1:-1]]
-        return (whole[0], *hidden, whole[-1])
+        return shared_widths(network, int(numerator) / int(denominator))
     numbers = text.split(",")
     if not all(number.strip().isdecimal() and len(number) < 12 for number in numbers):
-        raise UserError(f"local={described(text)}: give widths with commas between, such as "
+        raise UserError(f"local={quoted(text)}: give widths with commas between, such as "
                         f"{','.join(map(str, whole))}, a share of the units such as 1/2, or auto")
     return tuple(map(int, numbers))
 
@@ -361,7 +402,7 @@ def parsed_push(text: str) -> int | str:
     if text in PUSHES:
         return text
     if not (text.isdecimal() and 1 <= int(text) <= 1 << 20):
-        raise UserError(f"push={described(text)}: give a number of batches from 1, or one of {', '.join(PUSHES)}")
+        raise UserError(f"push={quoted(text)}: give a number of batches from 1, or one of {', '.join(PUSHES)}")
     return int(text)
 
 

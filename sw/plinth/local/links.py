@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from plinth.errors import cause
-from plinth.local.kernels import Kernel
+from plinth.local.kernels import DifferentBitsError, Kernel
 from plinth.local.sets import Answer, LocalSet, Lost
 
 #: What comes from a kernel, and its number.
@@ -46,7 +46,7 @@ def answered(kernel: Kernel, given: LocalSet) -> Answer | Lost:
     try:
         return kernel.train(given)
     except Exception as error:
-        return Lost(why=cause(error))
+        return Lost(why=cause(error), different=isinstance(error, DifferentBitsError))
 
 
 class ThreadLinks:

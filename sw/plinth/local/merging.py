@@ -7,17 +7,16 @@ learn. So each variable has its own way, by the number of kernels that are expec
 of their shares of it: up to :data:`MOST_ADDED` are added.
 """
 
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from plinth.local.sets import Floats
 from plinth.network.local import LocalPart
 from plinth.network.parameters import Parameters
 
-Floats = NDArray[np.float32]
 #: Ways of merging; ``auto``: by expected holders.
 ADD, DIVIDE, AUTO = MERGES = "add", "divide", "auto"
 #: Kernels that may be expected to hold a weight whose differences are added.
@@ -35,7 +34,7 @@ def divided_variables(way: str, holders: Mapping[str, float]) -> frozenset[str]:
 
 
 class GlobalModel:
-    """The weights of the global network. Any thread may call it: reads and writes are under one lock.
+    """The weights of the global network. One thread reads and merges: no set has a part of a merge.
 
     Parameters
     ----------
@@ -49,33 +48,40 @@ class GlobalModel:
         self._values = {name: np.array(values, np.float32) for name, values in parameters.items()}
         self._holders = {name: np.zeros(values.shape, np.int16) for name, values in self._values.items()
                          if name in divided}
-        self._lock = threading.Lock()
 
     def held(self, parts: Mapping[str, LocalPart]) -> dict[str, Floats]:
-        """The weights of a local network, which a kernel holds from now on."""
-        with self._lock:
-            for name, counts in self._holders.items():
-                counts[parts[name].place] += 1
-            return {name: np.ascontiguousarray(part.cut(self._values[name]) * np.float32(part.factor))
-                    for name, part in parts.items()}
+        """The weights of a local network, times their factors, by name, each in the shape of its part; a kernel holds
+        them from now on."""
+        for name, counts in self._holders.items():
+            counts[parts[name].place] += 1
+        return {name: np.ascontiguousarray(part.cut(self._values[name]) * np.float32(part.factor))
+                for name, part in parts.items()}
 
-    def merge(self, parts: Mapping[str, LocalPart], differences: Mapping[str, NDArray[Any]]) -> None:
-        """Merge the differences that a kernel has found, which holds these parts no longer."""
-        with self._lock:
-            for name, part in parts.items():
-                place, change = part.place, differences[name] / np.float32(part.factor)
-                if name in self._holders:
-                    change = change / self._holders[name][place]
-                    self._holders[name][place] -= 1
-                self._values[name][place] += change
+    def merge(self, parts: Mapping[str, LocalPart], differences: Mapping[str, NDArray[Any]], power: float = -1.0
+              ) -> None:
+        """Merge the differences that a kernel has found, which holds these parts no longer.
+
+        Parameters
+        ----------
+        parts, differences : mapping of str
+            By name; differences are of weights times the parts' factors, in the shapes of the parts.
+        power : float
+            Of its factor, by which a part's differences are multiplied: -1 for differences of the weights that were
+            held.
+        """
+        for name, part in parts.items():
+            place = part.place
+            change: NDArray[Any] = differences[name] * np.float32(part.factor**power)
+            if name in self._holders:
+                change = change / self._holders[name][place]
+                self._holders[name][place] -= 1
+            self._values[name][place] += change
 
     def release(self, parts: Mapping[str, LocalPart]) -> None:
         """Note that a kernel holds these parts no longer, and has no differences of them."""
-        with self._lock:
-            for name, counts in self._holders.items():
-                counts[parts[name].place] -= 1
+        for name, counts in self._holders.items():
+            counts[parts[name].place] -= 1
 
     def values(self) -> dict[str, Floats]:
         """A copy of all weights, by name."""
-        with self._lock:
-            return {name: values.copy() for name, values in self._values.items()}
+        return {name: values.copy() for name, values in self._values.items()}

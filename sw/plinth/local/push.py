@@ -21,8 +21,8 @@ from math import sqrt
 CORRECTED, PRINTED, MEASURED = PUSHES = "corrected", "printed", "measured"
 #: Between what n_push is chosen: beyond, batches needed have not been seen to grow as said.
 LEAST_PUSH, MOST_PUSH = 5, 40
-#: n0 where nothing was fitted: that of perceptrons on digits.
-USUAL_N0 = 60.0
+#: Between what n0 is fitted.
+LEAST_N0, MOST_N0 = 5.0, 500.0
 
 
 def printed_push(computing: Sequence[float], message: Sequence[float]) -> float:
@@ -60,13 +60,13 @@ def batches_factor(push: float, n0: float) -> float:
     return 1 + push / n0
 
 
-def fitted_n0(pushes: Sequence[float], batches: Sequence[float], most: float = 500.0) -> float:
-    """n0 of measured batches to the same loss, by least squares of ``b = a (1 + n / n0)``; up to ``most`` where they do
-    not grow."""
+def fitted_n0(pushes: Sequence[float], batches: Sequence[float]) -> float:
+    """n0 of measured batches to the same loss, by least squares of ``b = a (1 + n / n0)``, between :data:`LEAST_N0` and
+    :data:`MOST_N0`; the latter where they do not grow."""
     mean_push, mean_batches = sum(pushes) / len(pushes), sum(batches) / len(batches)
     spread = sum((push - mean_push)**2 for push in pushes)
     slope = sum((push - mean_push) * count for push, count in zip(pushes, batches, strict=True)) / spread
     first = mean_batches - slope * mean_push
-    if slope <= 0 or first <= 0:
-        return most if slope <= 0 else LEAST_PUSH
-    return min(max(first / slope, LEAST_PUSH), most)
+    if slope <= 0:
+        return MOST_N0
+    return min(max(first / slope, LEAST_N0), MOST_N0)

@@ -7,7 +7,7 @@ device hangs still hears that training has ended. A rank that is killed is a mat
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from plinth.errors import UserError
@@ -17,8 +17,8 @@ from plinth.local.training import LocalTraining
 
 #: Tags of what the coordinator sends, and of what kernels do.
 SETS, ANSWERS = 1, 2
-#: Seconds between two looks for messages.
-NAP_SECONDS = 2e-4
+#: Seconds between two looks for messages, and for which ranks are awaited at the end.
+NAP_SECONDS, CLOSE_SECONDS = 2e-4, 5.0
 
 
 def rank_of(kernel: int, ranks: int) -> int:
@@ -43,6 +43,11 @@ class MpiLinks:
     ------
     UserError
         If there is one rank alone.
+
+    Attributes
+    ----------
+    abandoned : bool
+        Whether, once these are closed, a rank has not taken what it was sent: it has ended before.
     """
 
     def __init__(self, communicator: Any) -> None:
@@ -51,6 +56,7 @@ class MpiLinks:
         self._requests: list[Any] = []
         self._began = time.perf_counter()
         self._open = True
+        self.abandoned = False
 
     def await_ready(self, kernels: int, progress: Callable[[int, int], object]) -> None:
         """Wait until all kernels are ready; then time begins."""
@@ -92,8 +98,11 @@ class MpiLinks:
         self._open = False
         for rank in range(1, self._ranks):
             self._send(rank, None)
-        while any(not request.Test() for request in self._requests):
+        until = time.perf_counter() + CLOSE_SECONDS
+        while any(not request.Test() for request in self._requests) and time.perf_counter() < until:
             time.sleep(NAP_SECONDS)
+        # A rank that has ended before takes nothing more.
+        self.abandoned = any(not request.Test() for request in self._requests)
 
 
 def serve(communicator: Any, training: LocalTraining) -> None:
@@ -127,12 +136,8 @@ def serve(communicator: Any, training: LocalTraining) -> None:
             requests = [request for request in requests if not request.Test()]
             requests.append(communicator.isend((own[answer[0]], answer[1]), 0, ANSWERS))
     links.close()
-    _drop(requests)
-
-
-def _drop(requests: Sequence[Any]) -> None:
-    """Leave what the coordinator has not taken: it takes nothing more."""
+    # The coordinator takes nothing more.
     for request in requests:
         if not request.Test():
             request.Cancel()
-            request.Free()
+            request.Wait()

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """A network and its samples.
+    """A network and its samples, projected or not.
 
     Attributes
     ----------
@@ -98,14 +98,40 @@ def prepared(network: Network, data: Path | Samples | None, *, scale: Scale | No
         raise UserError(f"network {network.name!r} reads row numbers, which are not projected; leave its input whole")
     started = time.perf_counter()
     projection = fit(dataset.train_x, beta=BETA if beta is None else beta, limit=inputs, constant=True)
+    if not projection.size:
+        raise UserError("all samples are 0, of which nothing is projected; give others")
     train, test = projection.project(dataset.train_x), projection.project(dataset.test_x)
     factor = 1.0
     while not (held.has(factor * train) and held.has(factor * test)):
         factor /= 2
     seconds = time.perf_counter() - started
     errors = projection.error(dataset.train_x), projection.error(dataset.test_x)
-    smaller = replace(network, input=Shape((projection.size,)),
-                      layers=tuple(replace(layer, shape=None) for layer in network.layers))
+    # Of a linear map the factor on coordinates is one on samples.
+    scale = replace(dataset.scale, inputs=dataset.scale.inputs * factor)
     return Prepared(
-        network=smaller, projection=projection, factor=factor, seconds=seconds, errors=errors,
-        dataset=replace(dataset, train_x=train * np.float32(factor), test_x=test * np.float32(factor)))
+        network=of_inputs(network, projection.size), projection=projection, factor=factor, seconds=seconds,
+        errors=errors, dataset=replace(dataset, train_x=train * np.float32(factor), test_x=test * np.float32(factor),
+                                       scale=scale))
+
+
+def loaded_projection(path: Path, network: Network) -> Projection:
+    """The projection of a file, of samples as a network reads them.
+
+    Raises
+    ------
+    UserError
+        If the file holds none, or one of other samples.
+    """
+    from plinth.projection.projection import Projection
+
+    projection = Projection.load(path)
+    if not network.input.flat or projection.features != network.input.elements:
+        raise UserError(f"{path}: projects samples of {projection.features} features, and network {network.name!r} "
+                        f"reads {network.input}; give the projection that lies beside the checkpoint")
+    return projection
+
+
+def of_inputs(network: Network, inputs: int) -> Network:
+    """The network of features with so many inputs."""
+    return replace(network, input=Shape((inputs,)),
+                   layers=tuple(replace(layer, shape=None) for layer in network.layers))

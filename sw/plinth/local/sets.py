@@ -48,7 +48,7 @@ class Answer:
     number : int
         That of the set.
     differences : mapping of str to array
-        Weights after training, less those that it began with, by name.
+        Weights after training, less those that the device made of what it was sent, by name.
     seconds : float
         That training took by the kernel's own clock.
     counted : dict
@@ -74,6 +74,9 @@ class Lost:
     ----------
     why : str
         In one line.
+    different : bool
+        Its bits were not the golden model's.
     """
 
     why: str
+    different: bool = False

@@ -2,11 +2,12 @@
 
 All kernels compute gradients of a shard of each batch, which are summed round a ring; so weights are those of one
 device with the whole batch, on which they are computed here, and time is virtual: that of the slowest shard, and of the
-ring.
-Dropout leaves the same units out for all samples of a batch: a fixed number of each hidden layer, drawn anew for each.
+ring. Dropout leaves the same units out for all samples of a batch: a fixed number of each hidden layer, drawn anew for
+each batch; of the N units of a layer, where K are kept, weights that read them count N / K times. Steps are those of
+the global weights' own gradients.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import Any
@@ -18,7 +19,7 @@ from plinth.local.draws import UNIFORM, draw_of
 from plinth.local.kernels import DeviceKernel
 from plinth.local.merging import GlobalModel
 from plinth.local.sets import LocalSet
-from plinth.network.local import MEAN, LocalNetwork, makers, widths_of
+from plinth.network.local import MEAN, LocalNetwork, shared_widths
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
 from plinth.profile.costs import KernelCosts
@@ -62,27 +63,38 @@ def step_words(network: Network, kernels: int) -> int:
     return 2 * (kernels - 1) * network.parameters
 
 
-def step_seconds(network: Network, batch: int, costs: Sequence[KernelCosts], slower: Sequence[float], balanced: bool
-                 ) -> float:
+#: Of a network and samples of a batch how long a kernel takes, in seconds.
+BatchSeconds = Callable[[Network, int], float]
+
+
+def step_seconds(network: Network, batch: int, times: Sequence[BatchSeconds], costs: Sequence[KernelCosts],
+                 slower: Sequence[float], balanced: bool) -> float:
     """Seconds of a step: of the slowest shard, and of 2 (N - 1) messages of 1/N of the gradients round the ring, each
     as slow as its slowest link."""
     parts = shards(batch, slower, balanced)
-    computed = max(factor * own.batch(network, part) if part else 0.0
-                   for own, factor, part in zip(costs, slower, parts, strict=True))
+    computed = max(own(network, part) if part else 0.0 for own, part in zip(times, parts, strict=True))
     count = len(costs)
     chunk = ceil(network.parameters / count)
     return computed + 2 * (count - 1) * max(own.message(chunk) for own in costs)
 
 
-def train_synchronously(network: Network, dataset: Dataset, way: Baseline, *, seed: int, costs: Sequence[KernelCosts],
-                        slower: Sequence[float], ending: Ending, validate: Validate, validate_every: int
+def times_of(costs: Sequence[KernelCosts], slower: Sequence[float]) -> list[BatchSeconds]:
+    """How long batches take on kernels of some costs, each so many times as long."""
+    return [lambda network, batch, own=own, factor=factor: factor * own.batch(network, batch)  # type: ignore[misc]
+            for own, factor in zip(costs, slower, strict=True)]
+
+
+def train_synchronously(network: Network, dataset: Dataset, way: Baseline, *, seed: int,
+                        times: Sequence[BatchSeconds], costs: Sequence[KernelCosts], slower: Sequence[float],
+                        ending: Ending, validate: Validate, validate_every: int
                         ) -> tuple[dict[str, Any], list[Point]]:
     """Train the global network; its weights, and a validation after each few steps.
 
     Parameters
     ----------
-    costs, slower : sequence
-        Of each kernel what its batches and messages cost, and how many times as long it takes.
+    times, costs, slower : sequence
+        Of each kernel how long batches take, what messages cost, and how many times as long as others of its kind it
+        takes, by which shards are balanced.
     ending : Ending
         Its batches are steps.
     validate, validate_every
@@ -93,21 +105,21 @@ def train_synchronously(network: Network, dataset: Dataset, way: Baseline, *, se
     UserError
         If numpy cannot run the network.
     """
-    kept = [max(1, round((1 - way.dropped) * layer_width)) for layer_width in widths_of(network)[1:-1]]
-    local = LocalNetwork(network, (*widths_of(network)[:1], *kept, *widths_of(network)[1:][len(makers(network)) - 1:]),
-                         power=MEAN)
+    local = LocalNetwork(network, shared_widths(network, 1 - way.dropped), power=MEAN)
     step = device_step(KernelDevice(kind=NUMPY), local.network, batch=way.batch, rule=way.rule, memory_mib=0)
     kernel = DeviceKernel(local, step.start, Batches(dataset.train_x, dataset.targets, way.batch, seed, 0))
-    model, draw = GlobalModel(initial_parameters(network, seed)), draw_of(UNIFORM, local.hidden, [seed, 3])
-    seconds = step_seconds(network, way.batch, costs, slower, way.balanced)
+    model, draw = GlobalModel(initial_parameters(network, seed)), draw_of(UNIFORM, local.hidden, [seed, 6])
+    seconds = step_seconds(network, way.batch, times, costs, slower, way.balanced)
     words, curve, done = step_words(network, len(costs)), [], 0
+    # A gradient of weights times a factor is smaller by it, and an update larger by so many powers of that.
+    power = -float(way.rule.law.powers.get("rate", 0))
     # Without dropout all steps up to a validation are of the same units.
     together = 1 if local.hidden else validate_every
     while done < ending.batches:
         units = draw.draw()
         parts = local.parts(units)
         given = LocalSet(number=done, units=units, weights=model.held(parts), batches=together)
-        model.merge(parts, kernel.train(given).differences)
+        model.merge(parts, kernel.train(given).differences, power)
         done += together
         if done % validate_every == 0:
             loss, accuracy = validate(model.values())

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 
+from plinth.array.array import ring
 from plinth.errors import UserError
 from plinth.local.batches import Batches
 from plinth.local.coordinator import PATIENCE_SECONDS, Coordinator, CoordinatorRun, Ending, Validate
-from plinth.local.devices import COSIM, NUMPY, SERIAL, DeviceStep, KernelDevice, device_step
+from plinth.local.devices import COSIM, NUMPY, DeviceStep, KernelDevice, device_step
 from plinth.local.draws import UNIFORM, draw_of
 from plinth.local.fitting import fitting_widths
 from plinth.local.kernels import DeviceKernel, Kernel
@@ -22,6 +23,7 @@ from plinth.local.sets import Answer, LocalSet
 from plinth.network.local import LocalNetwork
 from plinth.network.network import Network
 from plinth.network.parameters import initial_parameters
+from plinth.plan.planning import data_parallel, predicted_seconds
 from plinth.profile.costs import KernelCosts
 from plinth.train.data import Dataset
 from plinth.train.evaluation import evaluate
@@ -46,12 +48,15 @@ class KernelPlan:
         Of its local network.
     costs : KernelCosts
         What its batches and messages cost, where time is virtual.
+    profiled : bool
+        Whether they are those of a profile of its device.
     """
 
     device: KernelDevice
     local: LocalNetwork
     step: DeviceStep
     costs: KernelCosts = USUAL_COSTS
+    profiled: bool = False
 
     @property
     def words(self) -> int:
@@ -63,21 +68,36 @@ class KernelPlan:
         """Seconds of a message one way."""
         return self.costs.message(self.words)
 
-    def bit_exact(self, merged: int) -> bool | None:
-        """Whether dies had the bits of the golden model in each of so many sets, which kernels compare; None: there
-        are no dies, or no sets."""
-        return True if merged and self.device.kind in (COSIM, SERIAL) else None
+    def batch_seconds(self, network: Network, batch: int) -> float:
+        """Seconds of a batch of a network: by the device's profile or the usual costs; of a die without a profile by
+        the cycles that are predicted of its step.
+
+        Raises
+        ------
+        UserError
+            If the die cannot run the network.
+        """
+        if self.profiled or self.device.kind == NUMPY:
+            return self.device.slower * self.costs.batch(network, batch)
+        return self.device.slower * _predicted(self.device.preset, network, batch)
 
     def computing_seconds(self, batch: int) -> float:
-        """Seconds of a batch."""
-        return self.device.slower * self.costs.batch(self.local.network, batch)
+        """Seconds of a batch of its local network."""
+        return self.batch_seconds(self.local.network, batch)
 
     def set_seconds(self, given: LocalSet, answer: Answer, batch: int) -> float:
-        """Virtual seconds from when a set is sent until its answer comes: two messages, and training, of dies whose
-        cycles are counted by these."""
-        counted = answer.counted.get("cycles", 0)
+        """Virtual seconds from when a set is sent until its answer comes: two messages, and training, of co-simulated
+        dies by their cycles."""
+        counted = self.device.kind == COSIM
         training = answer.seconds * self.device.slower if counted else given.batches * self.computing_seconds(batch)
         return self.costs.message(given.words) + training + self.costs.message(answer.words)
+
+
+@lru_cache(maxsize=256)
+def _predicted(name: str, network: Network, batch: int) -> float:
+    """Seconds of a step of a network on a die of a preset, as planners predict them."""
+    where = ring(1, preset=name)
+    return predicted_seconds(data_parallel(network, dies=1, batch=batch).resharded(array=where), where)
 
 
 def _fitting(network: Network, device: KernelDevice, batch: int, memory_mib: int) -> str:
@@ -91,8 +111,14 @@ def _fitting(network: Network, device: KernelDevice, batch: int, memory_mib: int
 
 def planned_kernels(network: Network, devices: Sequence[KernelDevice], widths: Sequence[Sequence[int]], *,
                     batch: int, rule: str, rate: float | None, epsilon: float | None, memory_mib: int,
-                    costs: Sequence[KernelCosts] | None = None) -> tuple[KernelPlan, ...]:
+                    costs: Sequence[KernelCosts] | None = None, profiled: Sequence[bool] | None = None
+                    ) -> tuple[KernelPlan, ...]:
     """Kernels of some devices, each with local networks of its own widths.
+
+    Parameters
+    ----------
+    costs, profiled : sequence or None
+        Of each kernel, as :class:`KernelPlan` has them; None: the usual ones.
 
     Raises
     ------
@@ -112,7 +138,8 @@ def planned_kernels(network: Network, devices: Sequence[KernelDevice], widths: S
             steps[key] = local, step
         local, step = steps[key]
         plans.append(KernelPlan(device=device, local=local, step=step,
-                                **({} if costs is None else {"costs": costs[number]})))
+                                costs=USUAL_COSTS if costs is None else costs[number],
+                                profiled=profiled is not None and profiled[number]))
     return tuple(plans)
 
 
@@ -202,8 +229,8 @@ class LocalTraining:
         return self.coordinator(self.virtual_links(), push=push, ending=ending, validate=validate,
                                 validate_every=validate_every).run(progress)
 
-    def in_numpy(self, dataset: Dataset | None = None) -> LocalTraining:
-        """Make the training of the same local networks by kernels in numpy, all at one pace, on other samples.
+    def in_numpy(self) -> LocalTraining:
+        """Make the training of the same local networks by kernels in numpy, all at one pace.
 
         Raises
         ------
@@ -216,7 +243,7 @@ class LocalTraining:
             rule = device.rule(plan.step.rule.kind, plan.step.rule.rate, plan.step.rule.epsilon)
             step = device_step(device, plan.local.network, batch=self.batch, rule=rule, memory_mib=0)
             kernels.append(KernelPlan(device=device, local=plan.local, step=step))
-        return replace(self, kernels=kernels, dataset=dataset or self.dataset)
+        return replace(self, kernels=kernels)
 
 
 def sampled(dataset: Dataset, share: float, least: int, seed: int) -> Dataset:

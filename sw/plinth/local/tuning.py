@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import isfinite
 
+from plinth.errors import UserError
 from plinth.local.coordinator import Ending, Point
 from plinth.local.push import fitted_n0
 from plinth.local.training import LocalTraining, sampled
 
 #: Numbers of batches that are tried.
 TRIED = (5, 20, 60)
-#: Share of the training samples, and how many batches it has at least.
+#: Share of the training samples, but at least so many batches of them.
 SHARE, LEAST_BATCHES = 0.05, 5
 #: Batches of each trial, of all kernels together.
 TRIAL_BATCHES = 480
@@ -55,12 +57,16 @@ def tune(training: LocalTraining, progress: Callable[[int, int], object] = lambd
         If numpy cannot run a local network.
     """
     few = sampled(training.dataset, SHARE, LEAST_BATCHES * training.batch, training.seed)
-    trial = replace(training.in_numpy(few), batch=min(training.batch, len(few.train_x)))
+    trial = replace(training, dataset=few).in_numpy()
     curves = {}
     for done, push in enumerate(TRIED):
         progress(done, len(TRIED))
-        curves[push] = trial.run_virtually(push=push, ending=Ending(batches=TRIAL_BATCHES),
-                                           validate_every=max(1, round(40 / push))).curve
+        run = trial.run_virtually(push=push, ending=Ending(batches=TRIAL_BATCHES),
+                                  validate_every=max(1, round(40 / push)))
+        curves[push] = [point for point in run.curve if isfinite(point.loss)]
+        if not curves[push]:
+            raise UserError(f"no loss is finite where n_push is tuned, with {push} batches a set; give a smaller "
+                            "rate=, or a number push=")
     level = max(min(point.loss for point in curve) for curve in curves.values())
     batches = {push: batches_to(curve, level) for push, curve in curves.items()}
     return Tuned(n0=fitted_n0(list(batches), list(batches.values())), batches=batches)

@@ -97,6 +97,15 @@ def widths_of(network: Network) -> tuple[int, ...]:
     return (network.input.elements, *(network.shapes[layer.name].output.channels for layer in makers(network)))
 
 
+def shared_widths(network: Network, share: float) -> tuple[int, ...]:
+    """S_L of a share of the units of each hidden layer, rounded down, at least one; layers whose units cannot be left
+    out have all of them."""
+    kept = _UnitFlow(network).kept
+    widths = zip((INPUT, *(layer.name for layer in makers(network))), widths_of(network), strict=True)
+    # What is rounded down is not what a product of two inexact numbers happens to be below.
+    return tuple(width if name in kept else max(1, int(share * width + 1e-9)) for name, width in widths)
+
+
 def checked_widths(network: Network, widths: Any, projected: bool = False) -> tuple[int, ...]:
     """S_L, checked: as long as S_G, nowhere wider, and whole at both ends and where units cannot be left out; of
     samples that are ``projected`` the input may be narrower.

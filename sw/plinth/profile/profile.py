@@ -197,7 +197,9 @@ class Profile:
         if not self.batch_fit.needs_operations:
             return MeasuredBatch(network, batch, seconds)
         works = [(work, self.kinds[work.kind].fit.seconds(work.sizes)) for work in batch_works(network, batch)]
-        forward = sum(took for work, took in works if work.is_forward) / sum(took for _, took in works)
+        whole = sum(took for _, took in works)
+        # Where nothing takes time, what is forward is as little known as it matters.
+        forward = sum(took for work, took in works if work.is_forward) / whole if whole else 0.0
         return MeasuredBatch(network, batch, seconds, forward * seconds)
 
     def to_data(self) -> dict[str, Any]:

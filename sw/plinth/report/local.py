@@ -28,7 +28,8 @@ def local_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
     unit = "virtual seconds" if report["clock"] == "virtual" else "s"
     rows = [("network", f"{report['network']}, {report['parameters']:,} parameters, "
                         f"{'-'.join(map(str, report['layer_widths']))}"),
-            ("test accuracy", "no classes" if accuracy is None else f"{accuracy:.2%}"),
+            ("test accuracy", "not validated" if not report["curve"] else "no classes" if accuracy is None else
+             f"{accuracy:.2%}"),
             ("test loss", "not validated" if loss is None else f"{loss:.4f}"),
             ("ended", f"after {report['merged_batches']:,} batches of {report['batch']}: {_ENDINGS[report['ended']]}"),
             ("n_push", push),
@@ -38,9 +39,10 @@ def local_rows(report: dict[str, Any]) -> list[tuple[str, str]]:
             ("time", f"{report['seconds']:.4g} {unit}; {report['wall_seconds']:.1f} s on the host, after "
                      f"{report['setup_seconds']:.1f} s of set-up")]
     if exact:
-        rows.append(("equal to golden", "every weight and state of every die, after every set"))
+        rows.append(("equal to golden", "every weight and state of every die, after every set" if all(exact) else
+                     "NO: RTL and golden model differ"))
     for baseline in report["synchronous"]:
-        rows.append((f"synchronous, {_dropout(baseline)}", _best(baseline["curve"])))
+        rows.append((f"synchronous, {_dropout(baseline)}", _last(baseline["curve"])))
     return rows
 
 
@@ -56,7 +58,7 @@ def _dropout(baseline: dict[str, Any]) -> str:
     return f"dropout {share:.0%}" if share else "no dropout"
 
 
-def _best(curve: list[dict[str, Any]]) -> str:
+def _last(curve: list[dict[str, Any]]) -> str:
     """Last accuracy or loss, and what it took."""
     last = curve[-1]
     value = f"loss {last['test_loss']:.4f}" if last["test_accuracy"] is None else f"{last['test_accuracy']:.2%}"

@@ -107,6 +107,49 @@ class TestMerges:
         assert run.kernels[0].merged >= 10 and run.kernels[1].staleness[0] >= 9
 
 
+class TestKernelsOfATraining:
+    def test_each_has_batches_units_and_a_pace_of_its_own(self) -> None:
+        """What kernels of one training are given, and how long they take on the clock."""
+        whole = training("3*numpy")
+        batches = [whole.kernel(number)._batches.next()[0] for number in range(3)]
+        assert not any(np.array_equal(batches[0], other) for other in batches[1:])
+        assert np.array_equal(batches[1], whole.kernel(1)._batches.next()[0])
+        kernels = [AskedKernel() for _ in range(3)]
+        run = whole.coordinator(whole.virtual_links(kernels), push=1, ending=Ending(batches=6)).run()
+        first = [kernel.given[0].units["fc1"].tolist() for kernel in kernels]
+        assert first[0] != first[1] != first[2] and run.ended == "batches"
+
+    def test_a_slower_kernel_rests_in_real_time(self) -> None:
+        began = []
+
+        def working(given: LocalSet) -> Answer:
+            began.append(time.perf_counter())
+            time.sleep(0.05)
+            return unchanged(given)
+
+        links = ThreadLinks([AskedKernel(working)], [5.0])
+        whole = training("numpy")
+        whole.coordinator(links, push=1, ending=Ending(batches=3)).run()
+        # A rest of four times the work lies between two sets.
+        assert min(b - a for a, b in pairwise(began)) >= 0.24
+
+    def test_slower_dies_take_longer_by_their_cycles(self) -> None:
+        """Seconds of a set on the clock: twice two messages, and four times the cycles."""
+        fast, slow = training("fpga-tiny,fpga-tiny/4").kernels
+        given = LocalSet(number=0, units={}, weights={}, batches=3)
+        answer = Answer(number=0, differences={}, seconds=0.5, counted={"cycles": 7})
+        messages = 2 * fast.costs.message(0)
+        assert fast.set_seconds(given, answer, 8) == messages + 0.5
+        assert slow.set_seconds(given, answer, 8) == pytest.approx(messages + 2.0)
+        assert slow.computing_seconds(8) == 4 * fast.computing_seconds(8) > 0
+        golden, = training("golden:fpga-tiny").kernels
+        # What planners predict of a die is near what it counts.
+        run = training("fpga-tiny").run_virtually(push=4, ending=Ending(batches=4))
+        counted = run.kernels[0].counted["cycles"] / 4
+        predicted = golden.computing_seconds(8) * float(golden.step.array.clock_mhz) * 1e6
+        assert 0.8 < predicted / counted < 1.25
+
+
 class TestEnds:
     def test_by_accuracy_or_by_number_whichever_comes_first(self) -> None:
         accuracies = iter([0.3, 0.5, 0.9, 0.4])
@@ -176,6 +219,7 @@ class TestKernelsThatFail:
         good, bad = run.kernels
         assert run.ended == "batches" and good.merged == 18 and bad.merged == 2 and not good.lost
         assert FAULTS[fault] in bad.lost and bad.dropped == (0 if fault is ends else 1)
+        assert bad.bit_exact is None and not bad.different
         (event,) = run.events
         assert event.startswith("kernel 1 (numpy) is left out after 2 sets: ") and "\n" not in event
         first = initial_parameters(whole.network, whole.seed)
@@ -240,6 +284,7 @@ class TestRepeatable:
                          for kernels in ("fpga-tiny", "golden:fpga-tiny"))
         assert all(np.array_equal(first.parameters[name], second.parameters[name]) for name in first.parameters)
         assert first.seconds != second.seconds
+        assert first.kernels[0].bit_exact is True and second.kernels[0].bit_exact is None
         runs = [training("2*fpga-tiny").run_virtually(push=1, ending=Ending(batches=8)) for _ in range(2)]
         assert all(np.array_equal(runs[0].parameters[name], runs[1].parameters[name]) for name in runs[0].parameters)
 

@@ -72,6 +72,26 @@ def test_widths_of_a_profile_are_those_of_its_network_and_batch() -> None:
     assert costs_of(device, [], network(), 8, USUAL_COSTS) is USUAL_COSTS
 
 
+class Linked:
+    """A profile whose costs are stated."""
+
+    def __init__(self, device: str) -> None:
+        self.device, self.conditions = device, {}
+
+    def costs_for(self, network: Any, batch: int) -> Any:
+        return replace(USUAL_COSTS, flop_seconds=3.0, net_seconds=4.0, word_seconds=5.0)
+
+
+def test_times_of_a_profile_are_a_kernel_s_and_messages_those_of_links_alone() -> None:
+    (numpy,), (board,) = kernel_devices("numpy"), kernel_devices("serial:fpga-demo:/dev/x")
+    profiles: list[Any] = [Linked("numpy"), Linked("serial:/dev/x")]
+    costs = costs_of(numpy, profiles, network(), 8, USUAL_COSTS)
+    assert (costs.flop_seconds, costs.net_seconds) == (3.0, USUAL_COSTS.net_seconds)
+    assert costs.word_seconds == USUAL_COSTS.word_seconds
+    costs = costs_of(board, profiles, network(), 8, USUAL_COSTS)
+    assert (costs.flop_seconds, costs.net_seconds, costs.word_seconds) == (3.0, 4.0, 5.0)
+
+
 def test_a_profile_s_file_gives_widths_and_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     """From `plinth profile` to `plinth train --local auto`, with a host's cache that was stated."""
     from plinth import cli

@@ -1,5 +1,6 @@
 """What devices make of a set: by a formula of its own, and the same bits on golden and co-simulated dies."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +10,8 @@ from tests.support.local import BATCH, WIDTHS, dataset, training
 
 from plinth.errors import UserError
 from plinth.local.batches import Batches
-from plinth.local.sets import LocalSet
+from plinth.local.links import answered
+from plinth.local.sets import LocalSet, Lost
 from plinth.network.parameters import initial_parameters
 from plinth.update.rule import STATE
 
@@ -110,6 +112,19 @@ def test_a_co_simulated_die_has_the_bits_of_the_golden_model() -> None:
     running.executor.write_floats(0, place, np.full((place.rows, place.columns), 0.5, np.float32))
     with pytest.raises(UserError, match="after set 1 its weights or states differ from the golden model's"):
         kernel._compare(running, 1)
+    # And while it trains: the die's memory is other than the golden one's behind each step.
+    step = running.executor.step
+
+    def disturbed(place: int) -> int:
+        cycles = step(place)
+        values = np.full((buffer.rows, buffer.columns), 0.25, np.float32)
+        running.executor.write_floats(0, buffer, values)
+        return cycles
+
+    buffer = running.view.weights["fc1"].buffers[0]
+    running.executor.step = disturbed  # type: ignore[method-assign]
+    lost = answered(kernel, replace(given(run, 0)[0], number=7))
+    assert isinstance(lost, Lost) and lost.different and "after set 7" in lost.why
 
 
 def test_a_device_that_does_not_start_says_so_when_it_is_to_train() -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from plinth.local.coordinator import Ending, Point
 from plinth.local.devices import NUMPY, KernelDevice
 from plinth.local.job import one_thread
-from plinth.local.synchronous import Baseline, step_seconds, train_synchronously
+from plinth.local.synchronous import Baseline, step_seconds, times_of, train_synchronously
 from plinth.local.training import USUAL_COSTS, LocalTraining, planned_kernels
 from plinth.network.local import widths_of
 from plinth.network.network import Network
@@ -125,8 +125,9 @@ def trained_together(whole: Network, dataset: Dataset, *, batch: int, dropped: f
     validate = LocalTraining(network=whole, dataset=dataset, kernels=plans, batch=BATCH, seed=seed).validate()
     way = Baseline(batch=batch, rule=device.rule(ADAGRAD, rate, None), dropped=dropped)
     with one_thread():
-        _, curve = train_synchronously(whole, dataset, way, seed=seed, costs=[USUAL_COSTS], slower=[1.0], ending=ending,
-                                       validate=validate, validate_every=VALIDATE_EVERY)
+        _, curve = train_synchronously(whole, dataset, way, seed=seed, times=times_of([USUAL_COSTS], [1.0]),
+                                       costs=[USUAL_COSTS], slower=[1.0], ending=ending, validate=validate,
+                                       validate_every=VALIDATE_EVERY)
     return curve
 
 
@@ -208,6 +209,7 @@ def scaled_together(link: str, kernels: int, seeds: int = SCALED_SEEDS) -> float
     """Mean virtual seconds of synchronous training with balanced shards: the shortest of all batches, with dropout and
     without."""
     whole, _ = _scaled()
-    costs = [LINKS[link]] * kernels
-    return min(scaled_steps(batch, dropped, seeds) * step_seconds(whole, batch, costs, [1.0] * kernels, balanced=True)
+    costs, slower = [LINKS[link]] * kernels, [1.0] * kernels
+    times = times_of(costs, slower)
+    return min(scaled_steps(batch, dropped, seeds) * step_seconds(whole, batch, times, costs, slower, balanced=True)
                for batch in TOGETHER for dropped in (0.0, DROPPED))
