@@ -220,3 +220,15 @@ def test_ranks_have_the_kernels(folder: Path) -> None:
     assert sum(kernel["merged_sets"] > 0 for kernel in report["kernels"]) >= 2 and not report["incidents"]
     assert [code for code, _, _ in odd] == [2, 2, 2]
     assert sum("processes have different settings" in error for _, _, error in odd) == 1
+
+
+@pytest.mark.long
+def test_two_dies_in_rtl_and_a_host_train_the_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To 95 %, with the golden model's bits after every set."""
+    monkeypatch.chdir(tmp_path)
+    run = plinth.train_locally("digits-tanh", local="1/2", kernels="2*fpga-demo,1*numpy", clock="virtual", push=10,
+                               accuracy=0.95)
+    first, second, host = run.report["kernels"]
+    assert run.accuracy is not None and run.accuracy >= 0.95 and run.report["ended"] == "accuracy"
+    assert first["bit_exact"] is second["bit_exact"] is True and host["bit_exact"] is None
+    assert min(first["merged_sets"], second["merged_sets"], host["merged_sets"]) > 1
