@@ -119,19 +119,13 @@ class TestKernelsOfATraining:
         first = [kernel.given[0].units["fc1"].tolist() for kernel in kernels]
         assert first[0] != first[1] != first[2] and run.ended == "batches"
 
-    def test_a_slower_kernel_rests_in_real_time(self) -> None:
-        began = []
-
-        def working(given: LocalSet) -> Answer:
-            began.append(time.perf_counter())
-            time.sleep(0.05)
-            return unchanged(given)
-
-        links = ThreadLinks([AskedKernel(working)], [5.0])
-        whole = training("numpy")
-        whole.coordinator(links, push=1, ending=Ending(batches=3)).run()
-        # A rest of four times the work lies between two sets.
-        assert min(b - a for a, b in pairwise(began)) >= 0.24
+    def test_a_slower_kernel_rests_in_real_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        rests: list[float] = []
+        monkeypatch.setattr("plinth.local.links.time.sleep", rests.append)
+        for slower in (1.0, 5.0):
+            whole = training("numpy")
+            whole.coordinator(ThreadLinks([AskedKernel()], [slower]), push=1, ending=Ending(batches=1)).run()
+        assert rests[0] == 0 < rests[1]
 
     def test_slower_dies_take_longer_by_their_cycles(self) -> None:
         """Seconds of a set on the clock: twice two messages, and four times the cycles."""
@@ -233,13 +227,13 @@ class TestKernelsThatFail:
             return unchanged(given, 5.0)
 
         def good(given: LocalSet) -> Answer:
-            time.sleep(0.02)
-            if given.number == 30:
+            time.sleep(0.05)
+            if given.number == 60:
                 release.set()
             return unchanged(given)
 
-        run, whole = run_of([AskedKernel(good), AskedKernel(hang)], virtual=False, batches=120, patience_seconds=0.3)
-        assert run.kernels[1].lost == "has not answered set 0 for 0.3 s" and run.kernels[1].dropped == 1
+        run, whole = run_of([AskedKernel(good), AskedKernel(hang)], virtual=False, batches=160, patience_seconds=1.0)
+        assert run.kernels[1].lost == "has not answered set 0 for 1 s" and run.kernels[1].dropped == 1
         assert len(run.events) == 2 and "which was left out: has answered set 0" in run.events[1]
         first = initial_parameters(whole.network, whole.seed)
         assert all(np.array_equal(run.parameters[name], first[name]) for name in first)
