@@ -1,6 +1,7 @@
 """`plinth train --local` and ``plinth.train_locally``: reports, pictures, checkpoints, and what is refused."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,21 @@ def test_an_interruption_saves_and_trains_no_baseline(folder: Path, capsys: Any,
     report = json.loads((folder / "out" / "report.json").read_text())
     assert stop.value.code == 130 and report["ended"] == "interrupted" and not report["synchronous"]
     assert (folder / "w.npz").exists()
+
+
+def test_an_interrupted_baseline_costs_nothing_else(folder: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+                                                    ) -> None:
+    from plinth.local import job
+
+    baselines = job._baselines
+
+    def interrupted(*arguments: Any) -> Iterator[Any]:
+        yield next(iter(baselines(*arguments)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(job, "_baselines", interrupted)
+    report = train(capsys, "--local", "1/2", "--clock", "virtual", "--push", "2", "--epochs", "2", "--save", "w.npz")
+    assert report["ended"] == "batches" and len(report["synchronous"]) == 1 and (folder / "w.npz").exists()
 
 
 def test_a_checkpoint_that_cannot_be_written_does_not_cost_the_report(folder: Path, capsys: Any,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -186,7 +186,8 @@ def run_local(options: LocalOptions, told: Listener, links: MakeLinks = in_threa
     """
     started = time.perf_counter()
     training = made(options)
-    check_writable(options.save)
+    check_writable(options.save, None if options.save is None or options.projected is None else projection_file(
+        options.save))
     with ExitStack() as held:
         if options.out is not None:
             options.out.hold()
@@ -201,7 +202,7 @@ def run_local(options: LocalOptions, told: Listener, links: MakeLinks = in_threa
         run = _trained(options, training, push, told, joined)
         wall = time.perf_counter() - started - setup
         fault = _saved(options, run.curve, run.parameters)
-        baselines = _baselines(options, training, run, told) if options.baseline and run.ended in ENDED else []
+        baselines = _compared(options, training, run, told) if options.baseline and run.ended in ENDED else []
     found = _report(options, training, run, push=push, choices=choices, baselines=baselines, wall=wall, setup=setup)
     if options.out is not None:
         write_json(options.out.path / REPORT, found)
@@ -314,15 +315,26 @@ def _state(now: Coordinator) -> str:
     return f"{value}sets: {', '.join(counts)}" if len(counts) <= 8 else f"{value}{now.merged} sets"
 
 
+def _compared(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Listener
+              ) -> list[dict[str, Any]]:
+    """The baselines; those that there are, if somebody interrupts them: the run itself has ended."""
+    found = []
+    try:
+        for baseline in _baselines(options, training, run, told):
+            found.append(baseline)
+    except KeyboardInterrupt:
+        told.say("note: the baseline was interrupted; the report is without it")
+    return found
+
+
 def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Listener
-               ) -> list[dict[str, Any]]:
+               ) -> Iterator[dict[str, Any]]:
     """The global network, trained synchronously in as many steps of one batch as each kernel has trained on batches, on
     average; curves without dropout and with it."""
     count = len(training.kernels)
     steps = max(1, run.curve[-1].batches // count)
     every = max(1, steps // max(1, len(run.curve)))
     rule = training.in_numpy().kernels[0].step.rule
-    found = []
     for dropped in (0.0, DROPPED):
         told.begin(f"training synchronously {'with' if dropped else 'without'} dropout", "steps", steps)
         _, curve = train_synchronously(
@@ -331,8 +343,7 @@ def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorR
             times=[kernel.batch_seconds for kernel in training.kernels],
             slower=[kernel.device.slower for kernel in training.kernels], validate=training.validate(),
             ending=Ending(batches=steps - steps % every or steps, accuracy=options.accuracy), validate_every=every)
-        found.append({"dropped_share": dropped, "curve": [_point(point) for point in curve]})
-    return found
+        yield {"dropped_share": dropped, "curve": [_point(point) for point in curve]}
 
 
 def _point(point: Point) -> dict[str, Any]:
