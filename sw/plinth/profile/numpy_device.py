@@ -6,8 +6,9 @@ there when Plinth trains. Of several steps the shortest time counts: another pro
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -42,11 +43,18 @@ def _step(network: Network, batch: int) -> Step:
     return step_of(trained_sharding(plan, parameters, training_rule(parameters)), parameters)
 
 
+def _pool_name(pool: Pool) -> str:
+    return f"{pool.name}.{'backward' if pool.backward else 'forward'}"
+
+
+#: What names operations whose own name does not tell one work from another.
+_NAMES: dict[type, Callable[[Any], str]] = {Pool: _pool_name}
+
+
 def _name(operation: Operation) -> str:
     """The name that works have of an operation of numpy's step."""
-    if isinstance(operation, Pool):
-        return f"{operation.name}.{'backward' if operation.backward else 'forward'}"
-    return operation_of(operation.name)
+    named = _NAMES.get(type(operation))
+    return operation_of(operation.name) if named is None else named(operation)
 
 
 class NumpyDevice:

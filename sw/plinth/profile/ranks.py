@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 
 from plinth.errors import UserError
+from plinth.output import json_text
 from plinth.profile.batches import TimedTransfer
 from plinth.profile.numpy_device import NumpyDevice
 from plinth.profile.works import MESSAGE
@@ -60,7 +61,7 @@ def print_messages(sizes: list[int]) -> None:
             incoming, outgoing = (end(1 - ranks.rank, 0, size) for end in (messages.incoming, messages.outgoing))
             found.append(min([_turn(ranks.rank, messages, incoming, outgoing) for _ in range(TURNS)][WARM:]))
     if ranks.rank == 0:
-        print(json.dumps(found))
+        print(json_text(found))
 
 
 def _turn(rank: int, messages: MpiMessages, incoming: object, outgoing: object) -> float:

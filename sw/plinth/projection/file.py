@@ -6,7 +6,6 @@ basis are orthonormal, samples of the dictionary have norm 1, and, where coordin
 they are products of a triangle and the basis.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from plinth.errors import UserError
 from plinth.files.documents import check_choice, check_mapping, check_version, parse_json
 from plinth.files.npz import ArrayFile, array_file
-from plinth.output import write_arrays
+from plinth.output import json_text, write_arrays
 from plinth.projection.basis import DEPENDENT
 from plinth.projection.projection import COORDINATES, DICTIONARY, Projection
 from plinth.projection.samples import MAXIMUM_FEATURES, Floats, check_fraction
@@ -40,7 +39,7 @@ def save(path: Path, projection: Projection) -> None:
         If the file cannot be written.
     """
     header = {"version": PROJECTION_VERSION, "beta": projection.beta, "coordinates": projection.coordinates}
-    write_arrays(path, {"header": np.frombuffer(json.dumps(header).encode(), np.uint8), "basis": projection.basis,
+    write_arrays(path, {"header": np.frombuffer(json_text(header).encode(), np.uint8), "basis": projection.basis,
                         "dictionary": projection.dictionary}.items())
 
 
