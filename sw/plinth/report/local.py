@@ -81,7 +81,7 @@ def local_table(console: Console, report: dict[str, Any]) -> None:
         kernels.add_row(kernel["kernel"], "-".join(map(str, kernel["layer_widths"])), f"{kernel['macs_share']:.1%}",
                         f"{kernel['merged_sets']:,}", f"{kernel['dropped_sets']:,}", f"{kernel['merged_batches']:,}",
                         staleness, f"{kernel['set_words']:,}", f"{kernel['answer_words']:,}",
-                        f"{kernel['seconds']:.2f}", f"{kernel['cycles']:,}")
+                        f"{kernel['seconds']:.3g}", f"{kernel['cycles']:,}")
     print_table(console, kernels)
     for incident in report["incidents"]:
         console.print(incident, soft_wrap=True, markup=False)
