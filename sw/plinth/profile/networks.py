@@ -27,7 +27,7 @@ from plinth.network.layers import (
 )
 from plinth.network.network import Network
 from plinth.network.shape import Shape
-from plinth.profile.widest import widths_of, with_widths
+from plinth.profile.widest import hidden_widths, with_widths
 from plinth.profile.works import batch_works
 
 #: Seeds of sizes that fits are made from, and of those that check them. Sizes of seed 2 were looked at while the forms
@@ -168,7 +168,7 @@ def network_sizes(network: Network, batch: int, bounds: SizeBounds, *, checking:
     UserError
         If a layer has no width that could be another, or there is no hidden one.
     """
-    whole = widths_of(network)
+    whole = hidden_widths(network)
     scaled = [tuple(max(2, 2 * round(share * width / 2)) if share < 1 else width for width in whole)
               for share in (CHECK_SHARES if checking else FIT_SHARES)]
     sized = [SizedNetwork(with_widths(network, widths), batch) for widths in dict.fromkeys(scaled)]

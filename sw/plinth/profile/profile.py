@@ -24,7 +24,7 @@ from plinth.profile.cache import CacheSweep
 from plinth.profile.costs import KernelCosts, units
 from plinth.profile.fits import FAMILIES, FORMS, MAX, KindFit, Sample, median_error, work_of
 from plinth.profile.table_fit import table_costs
-from plinth.profile.widest import Widest, shares, widths_of, with_widths
+from plinth.profile.widest import Widest, hidden_widths, shares, with_widths
 from plinth.profile.works import batch_works
 from plinth_hw.installation import commit
 
@@ -185,7 +185,7 @@ class Profile:
         UserError
             As :meth:`batch_seconds`.
         """
-        choices = shares(widths_of(network))
+        choices = shares(hidden_widths(network))
         first = min(int(narrowest * len(choices)), len(choices) - 1)
         picked = np.unique(np.linspace(first, len(choices) - 1, RANGE_NETWORKS).astype(int))
         return table_costs([self._predicted(with_widths(network, choices[number]), batch) for number in picked],

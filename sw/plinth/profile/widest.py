@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from plinth.errors import UserError
 from plinth.network.layers import Convolution, Dense
-from plinth.network.local import makers, narrowed
+from plinth.network.local import makers, narrowed, widths_of
 from plinth.network.network import Network
 from plinth.units import size
 
@@ -38,7 +38,7 @@ def hidden_layers(network: Network) -> tuple[Dense | Convolution, ...]:
     return tuple(scalable)
 
 
-def widths_of(network: Network) -> tuple[int, ...]:
+def hidden_widths(network: Network) -> tuple[int, ...]:
     """S_G: outputs or channels of the hidden layers.
 
     Raises
@@ -46,7 +46,8 @@ def widths_of(network: Network) -> tuple[int, ...]:
     UserError
         As :func:`hidden_layers`.
     """
-    return tuple(layer.outputs if isinstance(layer, Dense) else layer.channels for layer in hidden_layers(network))
+    hidden_layers(network)
+    return widths_of(network)[1:-1]
 
 
 def with_widths(network: Network, widths: tuple[int, ...]) -> Network:
@@ -113,7 +114,7 @@ def widest(network: Network, limit_bytes: int, memory_bytes: Callable[[Network],
     UserError
         If not even the narrowest fit, or a layer has no width that could be another.
     """
-    whole = widths_of(network)
+    whole = hidden_widths(network)
     choices = shares(whole, step)
 
     def fits(widths: tuple[int, ...]) -> bool:

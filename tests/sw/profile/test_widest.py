@@ -10,7 +10,7 @@ from plinth.network.shape import Shape
 from plinth.network.zoo import NETWORKS
 from plinth.profile.die_device import golden_die, lowered
 from plinth.profile.numpy_device import NumpyDevice
-from plinth.profile.widest import shares, widest, widths_of, with_widths
+from plinth.profile.widest import hidden_widths, shares, widest, with_widths
 from plinth_hw.isa.parameters import preset
 
 DIGITS = NETWORKS["digits-mlp"]
@@ -36,17 +36,17 @@ def test_shares_are_common_ascending_and_at_least_one() -> None:
 @pytest.mark.parametrize("network", [DIGITS, CONVOLUTIONAL], ids=lambda network: network.name)
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.77, 1.0])
 def test_the_next_wider_does_not_fit(network: Network, share: float) -> None:
-    choices = shares(widths_of(network))
+    choices = shares(hidden_widths(network))
     wanted = choices[int(share * (len(choices) - 1))]
     limit = elements(with_widths(network, wanted))
     found = widest(network, limit, elements)
-    assert found.widths == wanted and found.needed_bytes == limit and found.whole == widths_of(network)
+    assert found.widths == wanted and found.needed_bytes == limit and found.whole == hidden_widths(network)
     assert widest(network, limit - 1, elements).widths < wanted if share else True
 
 
 def test_the_output_and_all_else_stay() -> None:
     local = with_widths(CONVOLUTIONAL, (3, 5))
-    assert widths_of(local) == (3, 5) and local.layer("output") == CONVOLUTIONAL.layer("output")
+    assert hidden_widths(local) == (3, 5) and local.layer("output") == CONVOLUTIONAL.layer("output")
     assert [layer.name for layer in local.layers] == [layer.name for layer in CONVOLUTIONAL.layers]
     with pytest.raises(ValueError, match="zip"):
         with_widths(CONVOLUTIONAL, (3,))
