@@ -31,6 +31,7 @@ from plinth.plan.planning import data_parallel
 from plinth.runtime.arrays import cosim_array, golden_array, serial_array, with_window
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.step.build import step_of
+from plinth.step.step import Step
 from plinth.update.rule import UpdateRule, check_engines, rule_for
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 
@@ -164,6 +165,8 @@ class DeviceStep:
     rule : UpdateRule
     memory_words : int
         Memory of a die, in its words.
+    step : Step or None
+        What numpy runs; None: a die runs its program.
     """
 
     device: KernelDevice
@@ -171,6 +174,7 @@ class DeviceStep:
     plan: Plan
     rule: UpdateRule
     memory_words: int
+    step: Step | None = None
 
     @property
     def array(self) -> Array:
@@ -186,9 +190,8 @@ class DeviceStep:
             If it cannot be built, or does not answer as the die that it is to be.
         """
         device, parameters = self.device, self.device.parameters
-        if device.kind == NUMPY:
-            return Running(view=self.view, executor=NumpyExecutor(step_of(
-                trained_sharding(self.plan, parameters, self.rule), parameters)))
+        if self.step is not None:
+            return Running(view=self.view, executor=NumpyExecutor(self.step))
         golden = self._driver(golden_array(self._parameters, 1, self.memory_words))
         if device.kind == GOLDEN:
             return Running(view=self.view, executor=golden)
@@ -224,7 +227,7 @@ def device_step(device: KernelDevice, network: Network, *, batch: int, rule: Upd
             check_network(network)
             step = step_of(trained_sharding(plan, parameters, rule), parameters)
             return DeviceStep(device=device, view=HostView(**host_view(step, lists=False)), plan=plan, rule=rule,
-                              memory_words=0)
+                              memory_words=0, step=step)
         if device.kind == SERIAL:
             parameters = with_window(parameters)
         memory_words = min((memory_mib << 20) // parameters.word_bytes, parameters.most_memory_words)
