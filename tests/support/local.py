@@ -57,6 +57,9 @@ class AskedKernel:
         self.given.append(given)
         return self._answer(given)
 
+    def close(self) -> None:
+        """Hold nothing."""
+
 
 def unchanged(given: LocalSet, by: float = 0.0) -> Answer:
     """All weights of a set have changed by so much."""

@@ -303,8 +303,7 @@ def _tuned(case: LocalCase) -> tuple[float, float, float]:
     training = case.training()
     with one_thread():
         n0 = tune(training).n0
-    computing = [kernel.computing_seconds(BATCH) for kernel in training.kernels]
-    message = [kernel.message_seconds for kernel in training.kernels]
+    computing, message = training.computing_seconds, training.message_seconds
     return corrected_push(computing, message, n0), printed_push(computing, message), n0
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from plinth.cli.flags import with_flags
 from plinth.cli.group import new_console, print_json
 from plinth.errors import UserError
 from plinth_hw.terminal.activity import Activity
@@ -123,14 +124,13 @@ def train_locally(job: LocalOptions, as_json: bool, links: MakeLinks | None = No
     UserError
         For whatever the user can mend; and if all kernels were lost, of which there is a report.
     """
-    from plinth.cli.flags import with_flags
     from plinth.local.job import in_threads, run_local
     from plinth.report.local import draw_local, local_table
     from plinth.train.folder import PICTURE, REPORT
 
     assert job.out is not None
-    with job.out, Activity(f"setting up {job.network.name}") as activity:
-        run = run_local(job, _WithFlags(activity, with_flags), links or in_threads)
+    with job.out, _NamingFlags(f"setting up {job.network.name}") as activity:
+        run = run_local(job, activity, links or in_threads)
         activity.begin(f"writing the report to {job.out.path}")
         draw_local(job.out.path / PICTURE, run.report)
     if as_json:
@@ -146,20 +146,9 @@ def train_locally(job: LocalOptions, as_json: bool, links: MakeLinks | None = No
         raise KeyboardInterrupt
 
 
-class _WithFlags:
+class _NamingFlags(Activity):
     """An activity whose lines name options as the command line has them."""
-
-    def __init__(self, activity: Activity, named: Any) -> None:
-        self._activity, self._named = activity, named
-
-    def begin(self, what: str, unit: str = "", total: float = 0) -> None:
-        """Go on with something else."""
-        self._activity.begin(what, unit, total)
-
-    def update(self, done: float, total: float | None = None, note: str | None = None) -> None:
-        """So much is done."""
-        self._activity.update(done, total, note)
 
     def say(self, text: str) -> None:
         """Print a line above the bar."""
-        self._activity.say(self._named(text))
+        super().say(with_flags(text))

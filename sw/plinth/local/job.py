@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 from plinth.errors import UserError, quoted
 from plinth.files.reports import report
@@ -43,6 +43,7 @@ from plinth.train.data import Dataset
 from plinth.train.folder import REPORT, RunFolder
 from plinth.train.settings import RunSettings, network_digest, tiles_of
 from plinth_hw.installation import commit, release
+from plinth_hw.terminal.activity import Activity
 
 #: Clocks: that of the host, or one on which kernels take as long as their profiles say.
 REAL, VIRTUAL = CLOCKS = "real", "virtual"
@@ -124,22 +125,6 @@ class LocalResult:
     parameters: Parameters
 
 
-class Listener(Protocol):
-    """Hears how far a run is, and what its user may not expect: an activity."""
-
-    def begin(self, what: str, unit: str = "", total: float = 0) -> None:
-        """Go on with something else."""
-        ...
-
-    def update(self, done: float, total: float | None = None, note: str | None = None) -> None:
-        """So much is done."""
-        ...
-
-    def say(self, text: str) -> None:
-        """A line."""
-        ...
-
-
 #: What makes the links to the kernels of a run that is not in virtual time.
 MakeLinks = Callable[[LocalTraining, Callable[[int, int], object]], KernelLinks]
 
@@ -169,13 +154,14 @@ def made(options: LocalOptions) -> LocalTraining:
                          seed=options.seed, merge=options.merge, draw=options.draw)
 
 
-def run_local(options: LocalOptions, told: Listener, links: MakeLinks = in_threads) -> LocalResult:
+def run_local(options: LocalOptions, told: Activity, links: MakeLinks = in_threads) -> LocalResult:
     """Train a network by local ones, and report what was measured. In ``options.out``, if there is a folder,
     ``report.json`` is written last.
 
     Parameters
     ----------
-    told : Listener
+    told : Activity
+        Hears how far the run is, and what its user may not expect.
     links : callable
         Joins the coordinator to the kernels, where the clock is real.
 
@@ -270,10 +256,9 @@ def _merging(training: LocalTraining) -> list[str]:
     return [f"differences of {names} are divided by holders, of whom up to {most:.3g} are expected; others are added"]
 
 
-def _push(options: LocalOptions, training: LocalTraining, told: Listener) -> tuple[int, dict[str, Any]]:
+def _push(options: LocalOptions, training: LocalTraining, told: Activity) -> tuple[int, dict[str, Any]]:
     """n_push, and what it could be by each way of choosing."""
-    computing = [kernel.computing_seconds(options.batch) for kernel in training.kernels]
-    message = [kernel.message_seconds for kernel in training.kernels]
+    computing, message = training.computing_seconds, training.message_seconds
     choices: dict[str, Any] = {PRINTED: printed_push(computing, message), CORRECTED: None, MEASURED: None, "n0": None}
     if isinstance(options.push, int):
         return options.push, choices
@@ -286,7 +271,7 @@ def _push(options: LocalOptions, training: LocalTraining, told: Listener) -> tup
     return whole_push(choices[options.push], options.push), choices
 
 
-def _trained(options: LocalOptions, training: LocalTraining, push: int, told: Listener, links: KernelLinks
+def _trained(options: LocalOptions, training: LocalTraining, push: int, told: Activity, links: KernelLinks
              ) -> CoordinatorRun:
     told.begin("training", "batches", options.batches)
     coordinator = training.coordinator(
@@ -315,7 +300,7 @@ def _state(now: Coordinator) -> str:
     return f"{value}sets: {', '.join(counts)}" if len(counts) <= 8 else f"{value}{now.merged} sets"
 
 
-def _compared(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Listener
+def _compared(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Activity
               ) -> list[dict[str, Any]]:
     """The baselines; those that there are, if somebody interrupts them: the run itself has ended."""
     found = []
@@ -327,7 +312,7 @@ def _compared(options: LocalOptions, training: LocalTraining, run: CoordinatorRu
     return found
 
 
-def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Listener
+def _baselines(options: LocalOptions, training: LocalTraining, run: CoordinatorRun, told: Activity
                ) -> Iterator[dict[str, Any]]:
     """The global network, trained synchronously in as many steps of one batch as each kernel has trained on batches, on
     average; curves without dropout and with it."""

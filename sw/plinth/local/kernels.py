@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from plinth.driver.executor import Executor
 from plinth.errors import UserError
 from plinth.local.batches import Batches
-from plinth.local.sets import Answer, Floats, LocalSet
+from plinth.local.sets import Answer, LocalSet
 from plinth.lower.places import HostView
 from plinth.network.local import LocalNetwork, LocalPart
 from plinth.network.parameters import Parameters
+from plinth.runtime.memory import Floats
 from plinth.update.rule import HALF_BITS, WEIGHTS_LOW
 
 #: What a number of a low half counts for, which is read as if it were a high one.
@@ -37,6 +38,10 @@ class Kernel(Protocol):
 
     def train(self, given: LocalSet) -> Answer:
         """Train a set, and say what has changed."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds of the system."""
         ...
 
 

@@ -73,9 +73,7 @@ class ThreadLinks:
             answer = answered(kernel, given)
             time.sleep((self._slower[number] - 1) * (time.perf_counter() - started))
             self._answers.put((number, answer))
-        close = getattr(kernel, "close", None)
-        if callable(close):
-            close()
+        kernel.close()
 
     def send(self, kernel: int, given: LocalSet) -> None:
         """Hand a kernel a set, without waiting."""
@@ -136,6 +134,4 @@ class VirtualLinks:
     def close(self) -> None:
         """End."""
         for kernel in self._kernels:
-            close = getattr(kernel, "close", None)
-            if callable(close):
-                close()
+            kernel.close()

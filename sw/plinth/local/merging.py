@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from plinth.local.sets import Floats
 from plinth.network.local import LocalPart
 from plinth.network.parameters import Parameters
+from plinth.runtime.memory import Floats
 
 #: Ways of merging; ``auto``: by expected holders.
 ADD, DIVIDE, AUTO = MERGES = "add", "divide", "auto"

@@ -4,12 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from plinth.network.local import Units
-
-Floats = NDArray[np.float32]
+from plinth.runtime.memory import Floats
 
 
 @dataclass(frozen=True, kw_only=True)

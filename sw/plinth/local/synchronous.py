@@ -9,6 +9,7 @@ the global weights' own gradients.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 from typing import Any
 
@@ -80,8 +81,11 @@ def step_seconds(network: Network, batch: int, times: Sequence[BatchSeconds], co
 
 def times_of(costs: Sequence[KernelCosts], slower: Sequence[float]) -> list[BatchSeconds]:
     """How long batches take on kernels of some costs, each so many times as long."""
-    return [lambda network, batch, own=own, factor=factor: factor * own.batch(network, batch)  # type: ignore[misc]
-            for own, factor in zip(costs, slower, strict=True)]
+    return [partial(_slowed, own, factor) for own, factor in zip(costs, slower, strict=True)]
+
+
+def _slowed(costs: KernelCosts, factor: float, network: Network, batch: int) -> float:
+    return factor * costs.batch(network, batch)
 
 
 def train_synchronously(network: Network, dataset: Dataset, way: Baseline, *, seed: int,

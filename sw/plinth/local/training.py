@@ -191,6 +191,16 @@ class LocalTraining:
         x, y = (self.dataset.test_x, self.dataset.test_y) if x is None else (x, y)
         return lambda parameters: evaluate(self.network, predict, parameters, x, y, classes=bool(self.dataset.classes))
 
+    @property
+    def computing_seconds(self) -> list[float]:
+        """The seconds of a batch on each kernel, of its local network."""
+        return [kernel.computing_seconds(self.batch) for kernel in self.kernels]
+
+    @property
+    def message_seconds(self) -> list[float]:
+        """The seconds of a message one way, to or from each kernel."""
+        return [kernel.message_seconds for kernel in self.kernels]
+
     def kernel(self, number: int) -> DeviceKernel:
         """A kernel, by its number."""
         plan = self.kernels[number]
