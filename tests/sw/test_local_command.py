@@ -14,7 +14,11 @@ from tests.support.ranks import commands
 
 import plinth
 from plinth import cli
+from plinth.driver.driver import Driver
+from plinth.driver.line import LineError
 from plinth.files.reports import check_report
+from plinth.local.kernels import DeviceKernel
+from plinth.local.sets import Answer, LocalSet
 from plinth.network.file import network_to_yaml
 from plinth_hw.isa.parameters import PRESETS
 
@@ -169,18 +173,32 @@ def test_a_run_ends_by_accuracy(folder: Path, capsys: Any) -> None:
     assert report["ended"] == "accuracy" and report["test_accuracy"] >= 0.5
 
 
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Golden dies fail at once."""
+    trained = DeviceKernel.train
+
+    def failing(self: DeviceKernel, given: LocalSet) -> Answer:
+        if isinstance(self._opened().executor, Driver):
+            raise LineError("the line is cut")
+        return trained(self, given)
+
+    monkeypatch.setattr(DeviceKernel, "train", failing)
+
+
+@pytest.mark.usefixtures("cut")
 def test_kernels_that_are_all_lost_leave_a_report(folder: Path, capsys: Any) -> None:
-    error = refused(capsys, "--local", "1/2", "--kernels", "serial:fpga-tiny:/nowhere", "--push", "2")
-    assert "all kernels were lost: kernel 0 (serial:fpga-tiny:/nowhere) is left out after 0 sets" in error
+    error = refused(capsys, "--local", "1/2", "--kernels", "golden:fpga-tiny", "--push", "2")
+    assert "all kernels were lost: kernel 0 (golden:fpga-tiny) is left out after 0 sets: the line is cut" in error
     report = json.loads((folder / "out" / "report.json").read_text())
     assert report["ended"] == "lost" and report["kernels"][0]["lost"] and report["test_accuracy"] is None
 
 
+@pytest.mark.usefixtures("cut")
 def test_a_kernel_that_is_lost_is_named_and_others_go_on(folder: Path, capsys: Any) -> None:
-    report = train(capsys, "--local", "1/2", "--kernels", "serial:fpga-tiny:/nowhere,numpy", "--push", "2")
+    report = train(capsys, "--local", "1/2", "--kernels", "golden:fpga-tiny,numpy", "--push", "2")
     assert report["ended"] == "batches" and report["kernels"][1]["merged_sets"] > 50
-    (incident,) = report["incidents"]
-    assert incident.startswith("kernel 0 (serial:fpga-tiny:/nowhere) is left out after 0 sets: ")
+    assert report["incidents"] == ["kernel 0 (golden:fpga-tiny) is left out after 0 sets: the line is cut"]
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
@@ -200,7 +218,9 @@ def test_a_kernel_that_is_lost_is_named_and_others_go_on(folder: Path, capsys: A
     (("--local", "1/2", "--rate", "1e38"), "no loss is finite where n_push is tuned"),
     (("--local", "1/2", "--kernels", "numpy/99999999999"), "too slow a one"),
     (("--local", "12,16,8,4", "--kernels", "golden:little"), "what fits is --local 12,"),
-    (("--local", "1/2", "--save", "out/report.json"), "report.json")], ids=" ".join)
+    (("--local", "1/2", "--save", "out/report.json"), "report.json"),
+    (("--local", "1/2", "--push", "2", "--kernels", "numpy,serial:fpga-tiny:/nowhere"),
+     "kernel 1 (serial:fpga-tiny:/nowhere) does not start: /nowhere: ")], ids=" ".join)
 def test_what_cannot_be_is_refused_in_a_line(arguments: tuple[str, ...], said: str, folder: Path, capsys: Any,
                                              monkeypatch: pytest.MonkeyPatch) -> None:
     # Whose memory takes a part of the network alone.
@@ -223,19 +243,22 @@ def test_arguments_are_refused_in_a_line(settings: dict[str, Any], said: str, fo
 
 
 def test_ranks_have_the_kernels(folder: Path) -> None:
-    """Three ranks, two of which have three kernels; then ranks with different seeds, and one rank alone."""
+    """Three ranks, two of which have three kernels; then ranks with different seeds, and one whose port is missing."""
     def case(*arguments: str) -> list[str]:
         return ["run", str(folder / "small.yaml"), "--data", str(folder / "sums.npz"), "--batch", "20", "--epochs",
                 "10", "--local", "1/2", "--push", "2", "--kernels", "2*numpy,golden:fpga-tiny", "--no-baseline",
                 "--out", str(folder / "ranks"), "--json", *arguments]
 
-    good, odd = commands(3, [[case()] * 3, [case(), case("--seed", "3"), case()]])
+    missing = case("--kernels", "2*numpy,serial:fpga-tiny:/nowhere,numpy")
+    good, odd, absent = commands(3, [[case()] * 3, [case(), case("--seed", "3"), case()], [missing] * 3])
     assert [code for code, _, _ in good] == [0, 0, 0], good
     report = json.loads(good[0][1])
     assert report["ended"] == "batches" and sum(kernel["merged_sets"] for kernel in report["kernels"]) >= 60
     assert sum(kernel["merged_sets"] > 0 for kernel in report["kernels"]) >= 2 and not report["incidents"]
     assert [code for code, _, _ in odd] == [2, 2, 2]
     assert sum("processes have different settings" in error for _, _, error in odd) == 1
+    assert [code for code, _, _ in absent] == [2, 0, 0]
+    assert "error: kernel 2 (serial:fpga-tiny:/nowhere) does not start: /nowhere: " in absent[0][2]
 
 
 @pytest.mark.long

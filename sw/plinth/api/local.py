@@ -125,8 +125,9 @@ def local_job(network: Network, data: Path | Samples | None, *, scale: Scale | N
     """
     devices, batch = kernel_devices(kernels or KERNELS), batch or BATCH
     memory_mib = defaults.MEMORY_MIB if memory_mib is None else memory_mib
-    read = [load_profile(place) for place in profiles]
-    check_used(devices, read)
+    by_place = {place: load_profile(place) for place in profiles}
+    check_used(devices, by_place)
+    read = list(by_place.values())
     if isinstance(local, str) and local == FITTING:
         fitting = {device: fitting_widths(network, device, read, batch=batch, memory_mib=memory_mib)
                    for device in dict.fromkeys(devices)}

@@ -13,9 +13,11 @@ from plinth.api.objects import named
 from plinth.api.objects import network as network_of
 from plinth.api.progress import Progress, activity
 from plinth.api.results import Result
+from plinth.errors import UserError
 from plinth.limits import MAXIMUM_BATCH, MAXIMUM_MEMORY_MIB
 from plinth.network.network import Network
 from plinth.output import check_ending
+from plinth.profile.devices import device_name
 from plinth.profile.job import ProfileJob, run_profile
 from plinth.profile.profile import Profile, save_profile
 from plinth.report.profile import cost_rows, kind_rows, profile_png
@@ -67,6 +69,24 @@ class ProfileResult(Result):
         return profile_png(self.to_dict())
 
 
+def profile_job(device: str, network: Network | None, *, batch: int, metric: str, memory_bytes: int | None,
+                machine: str | None, clock_mhz: float | None, watts: float | None) -> ProfileJob:
+    """The complete job of a profile; machine and clock are of dies, where None is the default.
+
+    Raises
+    ------
+    UserError
+        If there is no such machine, or a host is given one or a clock.
+    """
+    if device_name(device).is_host:
+        for name, value in (("machine", machine), ("clock_mhz", clock_mhz)):
+            if value is not None:
+                raise UserError(f"{name}={value} is of dies, and {device} is a host; leave it out")
+    return ProfileJob(device=device, parameters=die_of(preset_of(machine or defaults.PROFILE_MACHINE, None)),
+                      network=network, batch=batch, metric=metric, memory_bytes=memory_bytes,
+                      clock_mhz=defaults.CLOCK_MHZ if clock_mhz is None else clock_mhz, watts=watts)
+
+
 def profile(device: str = "numpy", network: str | Path | Network | None = None, *, batch: int | None = None,
             metric: str | None = None, memory: int | None = None, machine: str | None = None,
             clock_mhz: float | None = None, watts: float | None = None, progress: Progress = None) -> ProfileResult:
@@ -99,13 +119,12 @@ def profile(device: str = "numpy", network: str | Path | Network | None = None, 
     UserError
         If an argument is not what it may be, the device cannot be had, or not even the narrowest layers fit.
     """
-    job = ProfileJob(
-        device=named("device", device), parameters=die_of(preset_of(machine or defaults.PROFILE_MACHINE, None)),
-        network=None if network is None else network_of(network),
+    job = profile_job(
+        named("device", device), None if network is None else network_of(network),
         batch=integer("batch", defaults.BATCH if batch is None else batch, 1, MAXIMUM_BATCH),
         metric=choice("metric", defaults.METRIC if metric is None else metric, defaults.METRICS),
-        memory_bytes=optional(integer, "memory", memory, 1, MAXIMUM_MEMORY_MIB << 20),
-        clock_mhz=real("clock_mhz", defaults.CLOCK_MHZ if clock_mhz is None else clock_mhz, math.ulp(1.0), MOST_MHZ),
+        memory_bytes=optional(integer, "memory", memory, 1, MAXIMUM_MEMORY_MIB << 20), machine=machine,
+        clock_mhz=optional(real, "clock_mhz", clock_mhz, math.ulp(1.0), MOST_MHZ),
         watts=optional(real, "watts", watts, math.ulp(1.0), MOST_WATTS))
     with activity(progress, f"making {job.device} ready", "steps") as told:
         return ProfileResult(run_profile(job, told.begin, told.update))

@@ -40,25 +40,27 @@ def _bytes(text: str | None) -> int | None:
               help="memory: the widest layers that fit; others: those of least cost for each multiply-add that fit")
 @click.option("--memory", metavar="SIZE", help="what local layers are to fit, as 512KiB, and what a die has; default: "
               f"a host's cache as measured, block RAM, or {defaults.MEMORY_MIB}MiB")
-@click.option("--machine", "--preset", "machine", type=Name(), default=defaults.PROFILE_MACHINE, show_default=True,
-              help="of dies: a machine, or a die preset in full")
-@click.option("--clock-mhz", type=RealRange(0, 100_000, min_open=True), default=defaults.CLOCK_MHZ, show_default=True,
-              help="clock of dies whose cycles are counted: it is not measured")
+@click.option("--machine", "--preset", "machine", type=Name(),
+              help=f"of dies: a machine, or a die preset in full; default: {defaults.PROFILE_MACHINE}")
+@click.option("--clock-mhz", type=RealRange(0, 100_000, min_open=True),
+              help="clock of dies whose cycles are counted: it is not measured; default: "
+              f"{defaults.CLOCK_MHZ:g}")
 @click.option("--watts", type=RealRange(0, 1_000_000, min_open=True),
               help="power of the device, for energy: nothing here measures one")
 @click.option("--picture", type=OutputFile(), help="draw the profile as a PNG")
 @click.option("--out", type=OutputFile(), help="write the profile, .json")
 @click.option("--json", "as_json", is_flag=True, help="print the profile as JSON, nothing else")
-def profile(device: str, network: str | None, batch: int, metric: str, memory: str | None, machine: str,
-            clock_mhz: float, watts: float | None, picture: Path | None, out: Path | None, as_json: bool) -> None:
+def profile(device: str, network: str | None, batch: int, metric: str, memory: str | None, machine: str | None,
+            clock_mhz: float | None, watts: float | None, picture: Path | None, out: Path | None, as_json: bool
+            ) -> None:
     """Measure what training costs on DEVICE: numpy, mpi, golden, cosim or serial:PORT[@BAUD].
 
     Operations, transfers and whole batches are timed over sizes and fitted; with --network the hidden layers are chosen
     that suit the device."""
-    from plinth.api.choices import die_of, preset_of
+    from plinth.api.profiling import profile_job
     from plinth.network.zoo import NETWORKS
     from plinth.output import check_ending, check_places, check_writable
-    from plinth.profile.job import ProfileJob, run_profile
+    from plinth.profile.job import run_profile
     from plinth.profile.profile import save_profile
     from plinth.report.profile import draw_profile, show_profile
 
@@ -66,9 +68,8 @@ def profile(device: str, network: str | None, batch: int, metric: str, memory: s
     check_ending("--picture", picture, ".png")
     check_places({"--out": out, "--picture": picture}, {"--network": file_of(network, NETWORKS)})
     check_writable(out, picture)
-    job = ProfileJob(device=device, parameters=die_of(preset_of(machine, None)), network=None if network is None
-                     else open_network(network), batch=batch, metric=metric, memory_bytes=_bytes(memory),
-                     clock_mhz=clock_mhz, watts=watts)
+    job = profile_job(device, None if network is None else open_network(network), batch=batch, metric=metric,
+                      memory_bytes=_bytes(memory), machine=machine, clock_mhz=clock_mhz, watts=watts)
     with Activity(f"making {device} ready", "steps") as activity:
         found = run_profile(job, activity.begin, activity.update)
         report = found.to_data()

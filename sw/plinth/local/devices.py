@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from plinth.array.array import Array, ring
+from plinth.driver.device import DeviceArray
 from plinth.driver.driver import Driver
 from plinth.driver.line import BAUD
 from plinth.errors import UserError, quoted
 from plinth.files.documents import nearest
-from plinth.local.kernels import Running
+from plinth.local.kernels import Running, give_back
 from plinth.lower.places import HostView, host_view
 from plinth.lower.stages import check_network
 from plinth.lower.training import TrainingProgram, lower_training, trained_sharding
@@ -189,14 +190,14 @@ class DeviceStep:
         UserError
             If it cannot be built, or does not answer as the die that it is to be.
         """
-        device, parameters = self.device, self.device.parameters
+        device = self.device
         if self.step is not None:
             return Running(view=self.view, executor=NumpyExecutor(self.step))
         golden = self._driver(golden_array(self._parameters, 1, self.memory_words))
         if device.kind == GOLDEN:
             return Running(view=self.view, executor=golden)
         if device.kind == SERIAL:
-            dies = serial_array(parameters, [(device.port, device.baud)])
+            dies = serial_array(self._parameters, [(device.port, device.baud)])
             return Running(view=self.view, executor=self._driver(dies), golden=golden)
         cosim, _ = cosim_array(self._parameters, 1, self.memory_words, threads=1, links=self.array.timed())
         return Running(view=self.view, executor=self._driver(cosim), golden=golden,
@@ -206,9 +207,13 @@ class DeviceStep:
     def _parameters(self) -> DieParameters:
         return self.view.parameters
 
-    def _driver(self, dies: object) -> Driver:
+    def _driver(self, dies: DeviceArray) -> Driver:
         assert isinstance(self.view, TrainingProgram)
-        return Driver(dies, self.view, memory_words=self.memory_words, links=self.array)  # type: ignore[arg-type]
+        try:
+            return Driver(dies, self.view, memory_words=self.memory_words, links=self.array)
+        except BaseException:
+            give_back(dies)
+            raise
 
 
 def device_step(device: KernelDevice, network: Network, *, batch: int, rule: UpdateRule, memory_mib: int

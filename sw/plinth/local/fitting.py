@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from plinth.errors import UserError
 from plinth.local.devices import NUMPY, KernelDevice
@@ -32,19 +33,22 @@ def profile_of(device: KernelDevice, profiles: Sequence[Profile]) -> Profile | N
     return None
 
 
-def check_used(devices: Sequence[KernelDevice], profiles: Sequence[Profile]) -> None:
-    """Refuse a profile that no kernel has.
+def check_used(devices: Sequence[KernelDevice], profiles: Mapping[Path, Profile]) -> None:
+    """Refuse a profile that no kernel has, and one of a device that another file is of.
 
     Raises
     ------
     UserError
-        Naming its device.
+        Naming its file and its device.
     """
-    used = [profile_of(device, profiles) for device in devices]
-    for profile in profiles:
-        if not any(profile is own for own in used):
-            named = " ".join([profile.device, *([text] if (text := profile.conditions.get("preset", "")) else [])])
-            raise UserError(f"a profile of {named} is of no kernel; leave it out, or add a kernel of that device")
+    own = {device: profile_of(device, list(profiles.values())) for device in devices}
+    for place, profile in profiles.items():
+        if any(profile is used for used in own.values()):
+            continue
+        named = " ".join([profile.device, *([text] if (text := profile.conditions.get("preset", "")) else [])])
+        if any(profile_of(device, [profile]) for device in devices):
+            raise UserError(f"{place}: a profile of {named}, whose kernels have that of another file; give one of them")
+        raise UserError(f"{place}: a profile of {named} is of no kernel; leave it out, or add a kernel of that device")
 
 
 def costs_of(device: KernelDevice, profiles: Sequence[Profile], network: Network, batch: int, usual: KernelCosts

@@ -131,12 +131,12 @@ MakeLinks = Callable[[LocalTraining, Callable[[int, int], object]], KernelLinks]
 
 def in_threads(training: LocalTraining, progress: Callable[[int, int], object]) -> ThreadLinks:
     """All kernels in threads of this process; ``progress`` is told how many of them are ready, of how many."""
-    return ThreadLinks(training.opened(progress), [kernel.device.slower for kernel in training.kernels])
+    return ThreadLinks(training.opened(progress=progress), [kernel.device.slower for kernel in training.kernels])
 
 
 def in_virtual_time(training: LocalTraining, progress: Callable[[int, int], object]) -> VirtualLinks:
     """All kernels on a virtual clock; ``progress`` as of :func:`in_threads`."""
-    return training.virtual_links(training.opened(progress))
+    return training.virtual_links(training.opened(progress=progress))
 
 
 def made(options: LocalOptions) -> LocalTraining:

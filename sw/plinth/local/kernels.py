@@ -45,6 +45,13 @@ class Kernel(Protocol):
         ...
 
 
+def give_back(array: object) -> None:
+    """Close an array of dies, if it holds anything of the system."""
+    close = getattr(array, "close", None)
+    if callable(close):
+        close()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Running:
     """A local network on a device.
@@ -73,9 +80,7 @@ class Running:
     def close(self) -> None:
         """Give back what the device holds of the system, such as a serial port."""
         for executor in self.executors:
-            close = getattr(getattr(executor, "array", None), "close", None)
-            if callable(close):
-                close()
+            give_back(getattr(executor, "array", None))
 
 
 class DeviceKernel:
@@ -93,23 +98,20 @@ class DeviceKernel:
     def __init__(self, local: LocalNetwork, start: Callable[[], Running], batches: Batches) -> None:
         self._local, self._start, self._batches = local, start, batches
         self._running: Running | None = None
-        self._fault: UserError | None = None
         #: Vectors beside all global variables, by the variable's name and the vector's.
         self._kept: dict[str, dict[str, Floats]] = {}
 
     def open(self) -> None:
-        """Start the device, before the first set; one that does not start says so when it is to train.
+        """Start the device before the first set: dies are built here, so that nobody waits for that who trains.
 
-        Dies are built here, so that nobody waits for that who trains.
+        Raises
+        ------
+        UserError
+            If it does not start.
         """
-        try:
-            self._opened()
-        except UserError as error:
-            self._fault = error
+        self._opened()
 
     def _opened(self) -> Running:
-        if self._fault is not None:
-            raise self._fault
         if self._running is None:
             self._running = self._start()
             self._kept = self._first_kept(self._running.view)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plinth.errors import UserError
+from plinth.local.kernels import DeviceKernel
 from plinth.local.links import Letter, ThreadLinks
 from plinth.local.sets import LocalSet
 from plinth.local.training import LocalTraining
@@ -59,11 +60,19 @@ class MpiLinks:
         self.abandoned = False
 
     def await_ready(self, kernels: int, progress: Callable[[int, int], object]) -> None:
-        """Wait until all kernels are ready; then time begins."""
+        """Wait until all kernels are ready; then time begins.
+
+        Raises
+        ------
+        UserError
+            If one does not start.
+        """
         for ready in range(kernels):
             progress(ready, kernels)
-            while self._received() is None:
+            while (fault := self._received()) is None:
                 time.sleep(NAP_SECONDS)
+            if fault:
+                raise UserError(fault)
         self._began = time.perf_counter()
 
     def _received(self) -> Any:
@@ -106,7 +115,7 @@ class MpiLinks:
 
 
 def serve(communicator: Any, training: LocalTraining) -> None:
-    """Train what the coordinator sends the kernels of this rank, until it ends.
+    """Train what the coordinator sends the kernels of this rank, until it ends: at once, if one does not start.
 
     Parameters
     ----------
@@ -117,12 +126,15 @@ def serve(communicator: Any, training: LocalTraining) -> None:
     """
     own = [kernel for kernel in range(len(training.kernels))
            if rank_of(kernel, communicator.Get_size()) == communicator.Get_rank()]
-    kernels = [training.kernel(number) for number in own]
+    kernels: list[DeviceKernel] = []
     requests = []
-    for kernel in kernels:
-        kernel.open()
-        requests.append(communicator.isend("ready", 0, ANSWERS))
-    links = ThreadLinks(kernels, [training.kernels[number].device.slower for number in own])
+    try:
+        for number in own:
+            kernels += training.opened([number])
+            requests.append(communicator.isend("", 0, ANSWERS))
+    except UserError as error:
+        requests.append(communicator.isend(str(error), 0, ANSWERS))
+    links = ThreadLinks(kernels, [training.kernels[number].device.slower for number in own[:len(kernels)]])
     while True:
         message = communicator.improbe(source=0, tag=SETS)
         if message is not None:

@@ -207,12 +207,27 @@ class LocalTraining:
         return DeviceKernel(plan.local, plan.step.start,
                             Batches(self.dataset.train_x, self.dataset.targets, self.batch, self.seed, number))
 
-    def opened(self, progress: Callable[[int, int], object] = lambda done, total: None) -> list[DeviceKernel]:
-        """All kernels, with their devices started."""
-        kernels = [self.kernel(number) for number in range(len(self.kernels))]
-        for done, kernel in enumerate(kernels):
-            progress(done, len(kernels))
-            kernel.open()
+    def opened(self, numbers: Sequence[int] | None = None,
+               progress: Callable[[int, int], object] = lambda done, total: None) -> list[DeviceKernel]:
+        """Kernels with their devices started, of some numbers or all.
+
+        Raises
+        ------
+        UserError
+            If one does not start; the others have been closed then.
+        """
+        kernels: list[DeviceKernel] = []
+        numbers = range(len(self.kernels)) if numbers is None else numbers
+        for number in numbers:
+            progress(len(kernels), len(numbers))
+            kernels.append(self.kernel(number))
+            try:
+                kernels[-1].open()
+            except UserError as error:
+                for kernel in kernels:
+                    kernel.close()
+                raise UserError(f"kernel {number} ({self.kernels[number].device.name}) does not start: {error}"
+                                ) from error
         return kernels
 
     def virtual_links(self, kernels: Sequence[Kernel] | None = None) -> VirtualLinks:

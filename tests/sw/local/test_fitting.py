@@ -58,9 +58,12 @@ def test_profiles_are_of_devices_and_presets() -> None:
     assert [profile_of(device, all_of) for device in (numpy, golden, cosim, board)] == [host, None, die, line]
     (other,) = kernel_devices("fpga-tiny")
     assert profile_of(other, all_of) is None
-    check_used([numpy, cosim, board], all_of)
-    with pytest.raises(UserError, match="a profile of cosim fpga-demo is of no kernel; leave it out"):
-        check_used([numpy, golden], [host, die])
+    first, second, third = Path("a.json"), Path("b.json"), Path("c.json")
+    check_used([numpy, cosim, board], {first: host, second: die, third: line})
+    with pytest.raises(UserError, match=r"b\.json: a profile of cosim fpga-demo is of no kernel; leave it out"):
+        check_used([numpy, golden], {first: host, second: die})
+    with pytest.raises(UserError, match=r"b\.json: a profile of numpy, whose kernels have that of another file; give"):
+        check_used([numpy, cosim], {first: host, second: profile("numpy"), third: die})
 
 
 def test_widths_of_a_profile_are_those_of_its_network_and_batch() -> None:

@@ -10,6 +10,7 @@ from tests.support.local import BATCH, WIDTHS, dataset, training
 
 from plinth.errors import UserError
 from plinth.local.batches import Batches
+from plinth.local.kernels import DeviceKernel
 from plinth.local.links import answered
 from plinth.local.sets import LocalSet, Lost
 from plinth.network.parameters import initial_parameters
@@ -127,12 +128,14 @@ def test_a_co_simulated_die_has_the_bits_of_the_golden_model() -> None:
     assert isinstance(lost, Lost) and lost.different and "after set 7" in lost.why
 
 
-def test_a_device_that_does_not_start_says_so_when_it_is_to_train() -> None:
-    run = training("serial:fpga-tiny:/nowhere")
-    kernel = run.kernel(0)
-    kernel.open()
-    with pytest.raises(UserError, match="/nowhere"):
-        kernel.train(given(run, 0)[0])
+def test_a_device_that_does_not_start_is_named_and_others_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed = []
+    monkeypatch.setattr(DeviceKernel, "close", lambda self: closed.append(self))
+    run = training("numpy,serial:fpga-tiny:/nowhere,numpy")
+    with pytest.raises(UserError, match=r"^kernel 1 \(serial:fpga-tiny:/nowhere\) does not start: /nowhere: "):
+        run.opened()
+    assert len(closed) == 2
+    assert len(run.opened([0, 2])) == 2
 
 
 def test_batches_are_in_an_order_of_the_kernel_and_all_samples_come_in_a_pass() -> None:

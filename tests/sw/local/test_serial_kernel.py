@@ -7,6 +7,7 @@ import pytest
 from tests.support.dies import SERIAL
 from tests.support.local import training
 
+from plinth.errors import UserError
 from plinth.local.coordinator import Ending
 from plinth.local.job import in_threads
 from plinth_hw.isa.frames import BridgeParameters
@@ -17,7 +18,8 @@ from plinth_sim.rtl.pseudo_terminal import PseudoTerminals
 
 @pytest.mark.slow
 def test_a_board_trains_beside_a_host_and_a_line_that_is_cut_ends_it_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The board's bits are the golden model's, which its kernel compares after every set."""
+    """The board's bits are the golden model's, which its kernel compares after every set; a die of another preset is
+    refused before."""
     monkeypatch.setitem(PRESETS, SERIAL.name, SERIAL)
     ended = threading.Event()
     dies = CosimArray(SERIAL, 1, SERIAL.block_ram_words, bridge=BridgeParameters(cycles_per_bit=4))
@@ -25,6 +27,8 @@ def test_a_board_trains_beside_a_host_and_a_line_that_is_cut_ends_it_alone(monke
         thread = threading.Thread(target=terminals.serve, args=(ended.is_set, 0.02))
         thread.start()
         try:
+            with pytest.raises(UserError, match=r"^kernel 0 .* does not start: die 0 is a .*, the plan is for a"):
+                training(f"serial:fpga-demo:{terminals.names[0]}").opened()
             run = training(f"serial:{SERIAL.name}:{terminals.names[0]},numpy/300", update="sgd")
             coordinator = run.coordinator(in_threads(run, lambda *_: None), push=2, ending=Ending(batches=40))
 

@@ -75,6 +75,8 @@ def test_the_library_profiles_as_the_command(tmp_path: Path) -> None:
     (("numpy", "--network", "resnet-34"), "layer"), (("numpy", "--out", "p.yaml"), "--out p.yaml must end in .json"),
     (("numpy", "--picture", "p.svg"), "must end in .png"), (("numpy", "--watts", "0"), "0"),
     (("golden", "--network", "digits-mlp", "--memory", "20KiB", "--machine", "fpga-tiny"), "give"),
+    (("numpy", "--machine", "ndp"), "--machine ndp is of dies, and numpy is a host; leave it out"),
+    (("mpi", "--clock-mhz", "100"), "--clock-mhz 100.0 is of dies, and mpi is a host; leave it out"),
     (("serial:/nowhere/none",), "does not exist; connect the board")], ids=lambda value: "" if isinstance(
         value, str) else " ".join(value))
 def test_what_cannot_be_is_refused_in_one_line(words: tuple[str, ...], reason: str, tmp_path: Path,
