@@ -49,6 +49,8 @@ class Driver:
     same program, and the same host code: what is asked of a single die is asked where it lives, what is asked of dies
     together by all.
 
+    Dies that have run before, for another driver or another host, are recovered first, as by :meth:`recover`.
+
     Parameters
     ----------
     array : Array
@@ -71,8 +73,8 @@ class Driver:
     Raises
     ------
     DieError
-        If a device is not a Plinth die of this version, not of the program's parameters, or of other Verilog; or a
-        process of other dies is gone.
+        If a device is not a Plinth die of this version, not of the program's parameters, or of other Verilog; does not
+        stop; or has run before, where dies live in other processes; or a process of other dies is gone.
     UserError
         If links name dies or ports that there are not, a register cannot hold what it is to hold, other processes run
         another program, or these dies can have no lead.
@@ -105,7 +107,12 @@ class Driver:
         self._check_lead()
         if not self._has_all:
             self._compare_programs()
-        self._set_up()
+        for number, die in self._devices.items():
+            self._identify(number, die)
+        if ran := [number for number, die in self._devices.items() if die.read_register(Register.STATUS)]:
+            self._recover_used(ran[0])
+        else:
+            self._set_up()
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -135,7 +142,6 @@ class Driver:
         """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""
         program = self.program
         for number, die in self._devices.items():
-            self._identify(number, die)
             for register, value in ((Register.DIE, number), (Register.DIES, program.dies),
                                     (Register.MEMORY_WORDS, self._memory_words),
                                     (Register.WATCHDOG, self._watchdog_cycles), *self._wiring[number]):
@@ -188,10 +194,17 @@ class Driver:
         for die in self._devices.values():
             die.write_register(Register.CONTROL, ControlBits.CLEAR_ERROR)
         self._running.clear()
-        for number in self._devices:
+        for number, die in self._devices.items():
+            self._identify(number, die)
             self._epoch[number].clear()
             self._written[number].clear()
         self._set_up()
+
+    def _recover_used(self, number: int) -> None:
+        """Recover dies that another driver has left: with its update counters tasks would not wait."""
+        if not self._has_all:
+            raise DieError(f"die {number} has run before; reset all dies")
+        self.recover()
 
     def _write(self, number: int, register: int, value: int) -> None:
         """Write a register unless it holds the value already.

@@ -133,8 +133,6 @@ class DieDevice:
     def _loaded(self, program: TrainingProgram, network: Network, batch: int) -> Driver:
         """A driver of the die with weights and samples in its memory."""
         driver = Driver(self.array, program, memory_words=self.memory_words)
-        # Update counters go on from the program before, which a new driver knows nothing of: tasks would not wait.
-        driver.recover()
         program.load(driver, initial_parameters(network, 0))
         program.write_batch(driver, *random_batch(network, batch))
         return driver

@@ -120,3 +120,22 @@ def test_every_error_is_recovered_from(make: Any) -> None:
         driver.recover()
         assert all(die.read_register(Register.ERROR_CODE) == 0 for die in array.dies), code
     goes_on(driver, buffers, 8)
+
+
+@pytest.mark.parametrize("make", [CosimArray, GoldenArray])
+@pytest.mark.parametrize("left", ["done", "busy", "error"])
+def test_a_second_driver_finds_dies_as_if_they_had_not_run(make: Any, left: str) -> None:
+    """Whatever the first one has left: update counters above zero, a graph under way, or an error."""
+    first, _ = random_program(TINY, DIES, 8, 30, MEMORY_WORDS)
+    program, buffers = random_program(TINY, DIES, 21, 40, MEMORY_WORDS)
+    array = make(TINY, DIES, MEMORY_WORDS)
+    before = Driver(array, first, memory_words=MEMORY_WORDS)
+    before.step(0)
+    if left == "busy":
+        for number in range(DIES):
+            before.start(number, 0)
+    elif left == "error":
+        ERRORS["BAD_ENGINE"](array, first)
+        with pytest.raises(DieError, match="BAD_ENGINE"):
+            before.step(0)
+    goes_on(Driver(array, program, memory_words=MEMORY_WORDS), buffers, 21)
