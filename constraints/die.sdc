@@ -9,79 +9,77 @@ set_input_delay -clock clk -min 0.000 [get_ports {rst}]
 
 # axil: inputs
 set_input_delay -clock clk -max 3.000 [get_ports {
-    axil__awaddr[*] axil__awprot[*] axil__awvalid axil__wdata[*] axil__wstrb[*] axil__wvalid axil__bready
-    axil__araddr[*] axil__arprot[*] axil__arvalid axil__rready
+    axil_awaddr[*] axil_awprot[*] axil_awvalid axil_wdata[*] axil_wstrb[*] axil_wvalid axil_bready
+    axil_araddr[*] axil_arprot[*] axil_arvalid axil_rready
 }]
 set_input_delay -clock clk -min 0.000 [get_ports {
-    axil__awaddr[*] axil__awprot[*] axil__awvalid axil__wdata[*] axil__wstrb[*] axil__wvalid axil__bready
-    axil__araddr[*] axil__arprot[*] axil__arvalid axil__rready
+    axil_awaddr[*] axil_awprot[*] axil_awvalid axil_wdata[*] axil_wstrb[*] axil_wvalid axil_bready
+    axil_araddr[*] axil_arprot[*] axil_arvalid axil_rready
 }]
 
 # axil: outputs
 set_output_delay -clock clk -max 3.000 [get_ports {
-    axil__awready axil__wready axil__bresp[*] axil__bvalid axil__arready axil__rdata[*] axil__rresp[*]
-    axil__rvalid
+    axil_awready axil_wready axil_bresp[*] axil_bvalid axil_arready axil_rdata[*] axil_rresp[*] axil_rvalid
 }]
 set_output_delay -clock clk -min 0.000 [get_ports {
-    axil__awready axil__wready axil__bresp[*] axil__bvalid axil__arready axil__rdata[*] axil__rresp[*]
-    axil__rvalid
+    axil_awready axil_wready axil_bresp[*] axil_bvalid axil_arready axil_rdata[*] axil_rresp[*] axil_rvalid
 }]
 
 # axi_0: outputs
 set_output_delay -clock clk -max 3.000 [get_ports {
-    axi_0__awid axi_0__awaddr[*] axi_0__awlen[*] axi_0__awsize[*] axi_0__awburst[*] axi_0__awcache[*]
-    axi_0__awprot[*] axi_0__awvalid axi_0__arid axi_0__araddr[*] axi_0__arlen[*] axi_0__arsize[*]
-    axi_0__arburst[*] axi_0__arcache[*] axi_0__arprot[*] axi_0__arvalid axi_0__wdata[*] axi_0__wstrb[*]
-    axi_0__wlast axi_0__wvalid axi_0__bready axi_0__rready
+    axi_0_awid axi_0_awaddr[*] axi_0_awlen[*] axi_0_awsize[*] axi_0_awburst[*] axi_0_awcache[*]
+    axi_0_awprot[*] axi_0_awvalid axi_0_arid axi_0_araddr[*] axi_0_arlen[*] axi_0_arsize[*] axi_0_arburst[*]
+    axi_0_arcache[*] axi_0_arprot[*] axi_0_arvalid axi_0_wdata[*] axi_0_wstrb[*] axi_0_wlast axi_0_wvalid
+    axi_0_bready axi_0_rready
 }]
 set_output_delay -clock clk -min 0.000 [get_ports {
-    axi_0__awid axi_0__awaddr[*] axi_0__awlen[*] axi_0__awsize[*] axi_0__awburst[*] axi_0__awcache[*]
-    axi_0__awprot[*] axi_0__awvalid axi_0__arid axi_0__araddr[*] axi_0__arlen[*] axi_0__arsize[*]
-    axi_0__arburst[*] axi_0__arcache[*] axi_0__arprot[*] axi_0__arvalid axi_0__wdata[*] axi_0__wstrb[*]
-    axi_0__wlast axi_0__wvalid axi_0__bready axi_0__rready
+    axi_0_awid axi_0_awaddr[*] axi_0_awlen[*] axi_0_awsize[*] axi_0_awburst[*] axi_0_awcache[*]
+    axi_0_awprot[*] axi_0_awvalid axi_0_arid axi_0_araddr[*] axi_0_arlen[*] axi_0_arsize[*] axi_0_arburst[*]
+    axi_0_arcache[*] axi_0_arprot[*] axi_0_arvalid axi_0_wdata[*] axi_0_wstrb[*] axi_0_wlast axi_0_wvalid
+    axi_0_bready axi_0_rready
 }]
 
 # axi_0: inputs
 set_input_delay -clock clk -max 3.000 [get_ports {
-    axi_0__awready axi_0__arready axi_0__wready axi_0__bid axi_0__bresp[*] axi_0__bvalid axi_0__rid
-    axi_0__rdata[*] axi_0__rresp[*] axi_0__rlast axi_0__rvalid
+    axi_0_awready axi_0_arready axi_0_wready axi_0_bid axi_0_bresp[*] axi_0_bvalid axi_0_rid axi_0_rdata[*]
+    axi_0_rresp[*] axi_0_rlast axi_0_rvalid
 }]
 set_input_delay -clock clk -min 0.000 [get_ports {
-    axi_0__awready axi_0__arready axi_0__wready axi_0__bid axi_0__bresp[*] axi_0__bvalid axi_0__rid
-    axi_0__rdata[*] axi_0__rresp[*] axi_0__rlast axi_0__rvalid
+    axi_0_awready axi_0_arready axi_0_wready axi_0_bid axi_0_bresp[*] axi_0_bvalid axi_0_rid axi_0_rdata[*]
+    axi_0_rresp[*] axi_0_rlast axi_0_rvalid
 }]
 
 # link_out_0: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {link_out_0__valid link_out_0__flit[*]}]
-set_output_delay -clock clk -min 0.000 [get_ports {link_out_0__valid link_out_0__flit[*]}]
+set_output_delay -clock clk -max 3.000 [get_ports {link_out_0_valid link_out_0_flit[*]}]
+set_output_delay -clock clk -min 0.000 [get_ports {link_out_0_valid link_out_0_flit[*]}]
 
 # link_out_0: inputs
-set_input_delay -clock clk -max 3.000 [get_ports {link_out_0__credit[*]}]
-set_input_delay -clock clk -min 0.000 [get_ports {link_out_0__credit[*]}]
+set_input_delay -clock clk -max 3.000 [get_ports {link_out_0_credit[*]}]
+set_input_delay -clock clk -min 0.000 [get_ports {link_out_0_credit[*]}]
 
 # link_out_1: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {link_out_1__valid link_out_1__flit[*]}]
-set_output_delay -clock clk -min 0.000 [get_ports {link_out_1__valid link_out_1__flit[*]}]
+set_output_delay -clock clk -max 3.000 [get_ports {link_out_1_valid link_out_1_flit[*]}]
+set_output_delay -clock clk -min 0.000 [get_ports {link_out_1_valid link_out_1_flit[*]}]
 
 # link_out_1: inputs
-set_input_delay -clock clk -max 3.000 [get_ports {link_out_1__credit[*]}]
-set_input_delay -clock clk -min 0.000 [get_ports {link_out_1__credit[*]}]
+set_input_delay -clock clk -max 3.000 [get_ports {link_out_1_credit[*]}]
+set_input_delay -clock clk -min 0.000 [get_ports {link_out_1_credit[*]}]
 
 # link_in_0: inputs
-set_input_delay -clock clk -max 3.000 [get_ports {link_in_0__valid link_in_0__flit[*]}]
-set_input_delay -clock clk -min 0.000 [get_ports {link_in_0__valid link_in_0__flit[*]}]
+set_input_delay -clock clk -max 3.000 [get_ports {link_in_0_valid link_in_0_flit[*]}]
+set_input_delay -clock clk -min 0.000 [get_ports {link_in_0_valid link_in_0_flit[*]}]
 
 # link_in_0: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {link_in_0__credit[*]}]
-set_output_delay -clock clk -min 0.000 [get_ports {link_in_0__credit[*]}]
+set_output_delay -clock clk -max 3.000 [get_ports {link_in_0_credit[*]}]
+set_output_delay -clock clk -min 0.000 [get_ports {link_in_0_credit[*]}]
 
 # link_in_1: inputs
-set_input_delay -clock clk -max 3.000 [get_ports {link_in_1__valid link_in_1__flit[*]}]
-set_input_delay -clock clk -min 0.000 [get_ports {link_in_1__valid link_in_1__flit[*]}]
+set_input_delay -clock clk -max 3.000 [get_ports {link_in_1_valid link_in_1_flit[*]}]
+set_input_delay -clock clk -min 0.000 [get_ports {link_in_1_valid link_in_1_flit[*]}]
 
 # link_in_1: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {link_in_1__credit[*]}]
-set_output_delay -clock clk -min 0.000 [get_ports {link_in_1__credit[*]}]
+set_output_delay -clock clk -max 3.000 [get_ports {link_in_1_credit[*]}]
+set_output_delay -clock clk -min 0.000 [get_ports {link_in_1_credit[*]}]
 
 # irq: outputs
 set_output_delay -clock clk -max 3.000 [get_ports {irq}]

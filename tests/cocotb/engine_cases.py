@@ -68,14 +68,14 @@ async def random_tasks(dut: Any, pattern: str, latency: int) -> None:
     if engine == "transfer":
         dut.die.value, dut.dies.value = 0, 1
         dut.limit.value = MEMORY_WORDS // tiny.beat_words
-        dut.send__ready.value, dut.receive__valid.value, dut.tile_advance__ready.value = 0, 0, 1
+        dut.send_ready.value, dut.receive_valid.value, dut.tile_advance_ready.value = 0, 0, 1
     if engine == "collective":
         for die in range(dies):
-            getattr(dut, f"die_{die}__dies").value = dies
+            getattr(dut, f"die_{die}_dies").value = dies
     await cocotb_engine.reset(dut)
     schedulers, others = [], []
     for die, memory in enumerate(memories):
-        prefix = f"die_{die}__" if dies > 1 else ""
+        prefix = f"die_{die}_" if dies > 1 else ""
         runs = [program.step[die].tasks]
         if engine == "collective":
             runs.insert(0, program.setup[die].tasks)
@@ -83,7 +83,7 @@ async def random_tasks(dut: Any, pattern: str, latency: int) -> None:
         for kind, names in zip((ReadMemory, WriteMemory), ports, strict=True):
             others += [kind(dut, prefix + name, tiny, memory, patterns, latency) for name in names]
         if engine == "collective":
-            others += [Wire(dut, f"{prefix}send_{block}", f"die_{(die + 1) % dies}__receive_{block}", patterns,
+            others += [Wire(dut, f"{prefix}send_{block}", f"die_{(die + 1) % dies}_receive_{block}", patterns,
                             tiny.link_buffer_flits) for block in BLOCKS]
     cycles = await cocotb_engine.run(dut, schedulers, others)
     cocotb.log.info("%d cycles", cycles)

@@ -31,4 +31,4 @@ def test_failure_is_seen_and_leaves_waves() -> None:
         cocotb_runner.run(standin(), "standin", CASES, testcase="fails", environment={"FAIL": "1"})
     waves = str(caught.value).rsplit(" ", 1)[1]
     with open(waves) as handle:
-        assert "axil__awvalid" in handle.read(20_000)
+        assert "axil_awvalid" in handle.read(20_000)

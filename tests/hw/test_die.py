@@ -100,7 +100,7 @@ def test_ports(name: str) -> None:
     """The ports that docs/die.md lists."""
     parameters = preset(name)
     die = Die(parameters)
-    names = {"__".join(map(str, path)) for path, _, _ in die.signature.flatten(die)}
+    names = {port.name for port in emit.ports(die)}
     lite = [f"{channel}{signal}" for channel, signals in (
         ("aw", "addr prot valid ready"), ("w", "data strb valid ready"), ("b", "resp valid ready"),
         ("ar", "addr prot valid ready"), ("r", "data resp valid ready")) for signal in signals.split()]
@@ -109,9 +109,9 @@ def test_ports(name: str) -> None:
     full = [*burst, "wdata", "wstrb", "wlast", "wvalid", "wready", "bid", "bresp", "bvalid", "bready", "rid",
             "rdata", "rresp", "rlast", "rvalid", "rready"]
     assert names == {
-        *(f"axil__{signal}" for signal in lite),
-        *(f"axi_{port}__{signal}" for port in range(parameters.axi_ports) for signal in full),
-        *(f"link_{way}_{port}__{signal}" for way in ("in", "out") for port in range(parameters.ports)
+        *(f"axil_{signal}" for signal in lite),
+        *(f"axi_{port}_{signal}" for port in range(parameters.axi_ports) for signal in full),
+        *(f"link_{way}_{port}_{signal}" for way in ("in", "out") for port in range(parameters.ports)
           for signal in (("phit", "start") if parameters.link_phits else ("valid", "flit", "credit"))),
         "irq", "busy", "done", "error"}
     # AMBA AXI4, tables A2-2 to A2-6; AXI4-Lite has the widths of its data alone.

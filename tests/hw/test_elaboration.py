@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from amaranth.back import rtlil
-from amaranth.hdl import Module
+from amaranth.hdl import Module, Value
 from amaranth.hdl import _nir as nir
+from amaranth.hdl._ir import PortDirection
 from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out, Signature
 
 import plinth_hw
 from plinth_hw.comm.collective import CollectiveEngine
@@ -64,9 +66,12 @@ def test_elaborated_twice(component) -> None:
 def test_a_netlist_is_amaranths_own() -> None:
     """Whose checks of nets are back once it is made, or has failed."""
     checked = nir.Value.__new__
-    assert netlist(AXIAdaptor(PARAMETERS), "axi") == rtlil.convert(AXIAdaptor(PARAMETERS), "axi", emit_src=False)
-    with pytest.raises(TypeError):
-        netlist(None, "none")
+    own, same = AXIAdaptor(PARAMETERS), AXIAdaptor(PARAMETERS)
+    directed = {"_".join(map(str, path)): (Value.cast(value), PortDirection(
+        "output" if member.flow is Out else "input")) for path, member, value in same.signature.flatten(same)}
+    assert netlist(own, "axi") == rtlil.convert(same, "axi", ports=directed, emit_src=False)
+    with pytest.raises(ValueError, match="two ports would be named 'a_b'"):
+        netlist(wiring.Component({"a_b": In(1), "a": Out(Signature({"b": In(1)}))}), "twice")
     assert nir.Value.__new__ is checked
 
 

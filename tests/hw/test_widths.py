@@ -66,7 +66,7 @@ def parts(component: wiring.Component) -> Iterator[tuple[wiring.Component, _Part
 def bits(component: wiring.Component, platform: object) -> Iterator[tuple[str, list[int]]]:
     """What the bits of signals may be: of those with fields each field, known by its name and width, of others all,
     known by place and name. Codes of an enumeration, and registers for any value, have the widths of what they hold."""
-    netlist = build_netlist(Fragment.get(component, platform), ports=[value for _, _, value in ports(component)])
+    netlist = build_netlist(Fragment.get(component, platform), ports=[port.value for port in ports(component)])
     found = ConstantBits(netlist)
     for signal, value in netlist.signals.items():
         fields: dict[Any, Any] = netlist.signal_fields.get(signal, {})

@@ -7,8 +7,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.memory.port import MAX_BEATS, TASK_BITS, request_layout
 
 _HEADER = Path(__file__).with_name("checked_memory.h")
-_READ = ("request__valid", "request__ready", "request__payload", "data__valid", "data__ready",
-         "data__payload")
+_READ = ("request_valid", "request_ready", "request_payload", "data_valid", "data_ready", "data_payload")
 _WRITE = (*_READ, "response")
 
 
@@ -19,11 +18,10 @@ def references(kind: str, names: Sequence[str], members: Sequence[str]) -> str:
     to each of the ``names``.
     """
     types = ", ".join(f"typename T{i}" for i in range(len(members)))
-    # Verilator's C++ name of a__b is a___05Fb.
-    reached = ", ".join(f"(model)->name##___05F{member.replace('__', '___05F')}" for member in members)
+    reached = ", ".join(f"(model)->name##_{member}" for member in members)
     return "\n".join([
         f"template <{types}> struct {kind} {{",
-        *(f"    T{i} &{member.replace('__', '_')};" for i, member in enumerate(members)), "};",
+        *(f"    T{i} &{member};" for i, member in enumerate(members)), "};",
         f"template <typename... T> {kind}<T...> make_{kind}(T &...p) {{ return {{p...}}; }}",
         f"#define {kind}_PORT(model, name) make_{kind}({reached})",
         f"#define FOR_{kind}_PORTS(apply) " + " ".join(f"apply({name})" for name in names), ""])

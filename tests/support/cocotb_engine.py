@@ -42,7 +42,7 @@ class Source:
     """Offers what ``following`` gives, None for nothing yet; a payload holds until it is taken."""
 
     def __init__(self, dut: Any, name: str, pattern: Pattern, following: Callable[[], int | None]):
-        self._valid, self._payload, self._ready = (getattr(dut, f"{name}__{pin}")
+        self._valid, self._payload, self._ready = (getattr(dut, f"{name}_{pin}")
                                                    for pin in ("valid", "payload", "ready"))
         self._gate = iter(pattern)
         self._following = following
@@ -74,7 +74,7 @@ class Sink:
 
     def __init__(self, dut: Any, name: str, pattern: Pattern, take: Callable[[int], None],
                  is_open: Callable[[], bool] = lambda: True):
-        self._valid, self._payload, self._ready = (getattr(dut, f"{name}__{pin}")
+        self._valid, self._payload, self._ready = (getattr(dut, f"{name}_{pin}")
                                                    for pin in ("valid", "payload", "ready"))
         self._name = name
         self._gate = iter(pattern)
@@ -111,7 +111,7 @@ class Requests(ABC):
         self.name = name
         self.beats = memory.reshape(-1, parameters.beat_words)
         self.address_bits = parameters.address_bits - (parameters.beat_words - 1).bit_length()
-        self.requests = Sink(dut, f"{name}__request", pattern, self._request)
+        self.requests = Sink(dut, f"{name}_request", pattern, self._request)
 
     def _request(self, payload: int) -> None:
         first, beats = payload & ((1 << self.address_bits) - 1), payload >> self.address_bits
@@ -133,7 +133,7 @@ class ReadMemory(Requests):
         self._latency = latency
         self._cycle = 0
         self._queue: deque[tuple[int, int]] = deque()
-        self._data = Source(dut, f"{name}__data", next(patterns), self._following)
+        self._data = Source(dut, f"{name}_data", next(patterns), self._following)
 
     def accept(self, beats: range) -> None:
         """Queue the beats of a request."""
@@ -166,9 +166,9 @@ class WriteMemory(Requests):
         self._cycle = 0
         self._queue: deque[tuple[int, bool]] = deque()  # beat, last of its request
         self._due: deque[int] = deque()
-        self._response = getattr(dut, f"{name}__response")
+        self._response = getattr(dut, f"{name}_response")
         self._response.value = self._responds = False
-        self._data = Sink(dut, f"{name}__data", next(patterns), self._store, lambda: bool(self._queue))
+        self._data = Sink(dut, f"{name}_data", next(patterns), self._store, lambda: bool(self._queue))
 
     def accept(self, beats: range) -> None:
         """Expect the beats of a request."""
@@ -206,12 +206,12 @@ class Scheduler:
 
     def __init__(self, dut: Any, name: str, graphs: Sequence[Sequence[NamedDescriptor]], patterns: Iterator[Pattern]):
         self._graphs = deque(graphs)
-        self._operation = getattr(dut, f"{name}__operation")
-        self._strobes = getattr(dut, f"{name}__strobes")
+        self._operation = getattr(dut, f"{name}_operation")
+        self._strobes = getattr(dut, f"{name}_strobes")
         self._load()
-        self._streams = [Source(dut, f"{name}__body", next(patterns), self._body),
-                         Source(dut, f"{name}__start", next(patterns), self._start),
-                         Sink(dut, f"{name}__done", next(patterns), self._done)]
+        self._streams = [Source(dut, f"{name}_body", next(patterns), self._body),
+                         Source(dut, f"{name}_start", next(patterns), self._start),
+                         Sink(dut, f"{name}_done", next(patterns), self._done)]
         self.finished = 0
 
     def _load(self) -> None:

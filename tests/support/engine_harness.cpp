@@ -110,7 +110,7 @@ void count_strobes(Counts &counts, uint64_t strobes, uint64_t cycle) {
 struct Links {
     // Two places, so that a flit a cycle passes although ready does not depend on the other die's ready.
     static constexpr size_t PLACES = 2;
-    std::deque<std::remove_reference_t<decltype(Vmodel::send___05Fpayload)>> arriving;
+    std::deque<std::remove_reference_t<decltype(Vmodel::send_payload)>> arriving;
     bool offering = false, taking = false, advancing = false, active = false;
     Held held_send, held_advance;
 
@@ -122,29 +122,29 @@ struct Links {
 
     void drive(Memory &memory, Vmodel &model, const Links &other, uint64_t gate) {
         offering = !arriving.empty();
-        model.receive___05Fvalid = offering;
-        if (offering) model.receive___05Fpayload = arriving.front();
+        model.receive_valid = offering;
+        if (offering) model.receive_payload = arriving.front();
         taking = other.arriving.size() < PLACES && memory.random.chance(gate);
-        model.send___05Fready = taking;
+        model.send_ready = taking;
         advancing = memory.random.chance(gate);
-        model.tile_advance___05Fready = advancing;
+        model.tile_advance_ready = advancing;
     }
 
     void sample(const Vmodel &model, Links &other, uint64_t other_die, Counts &counts, uint64_t *arrivals) {
-        if (offering && model.receive___05Fready) arriving.pop_front();
-        held_send.see(model.send___05Fvalid, taking, model.send___05Fpayload, "a flit");
-        if (model.send___05Fvalid && taking) {
+        if (offering && model.receive_ready) arriving.pop_front();
+        held_send.see(model.send_valid, taking, model.send_payload, "a flit");
+        if (model.send_valid && taking) {
             check(&other != this, "a flit for another die of a machine that has one");
-            check(bits(model.send___05Fpayload, DESTINATION_OFFSET, DESTINATION_BITS) == other_die,
+            check(bits(model.send_payload, DESTINATION_OFFSET, DESTINATION_BITS) == other_die,
                   "a flit for a die that no task names");
-            other.arriving.push_back(model.send___05Fpayload);
+            other.arriving.push_back(model.send_payload);
         }
-        held_advance.see(model.tile_advance___05Fvalid, advancing, model.tile_advance___05Fpayload, "an arrival");
-        if (model.tile_advance___05Fvalid && advancing) {
-            check(model.tile_advance___05Fpayload < COUNTERS, "an arrival of a counter that does not exist");
-            arrivals[model.tile_advance___05Fpayload]++;
+        held_advance.see(model.tile_advance_valid, advancing, model.tile_advance_payload, "an arrival");
+        if (model.tile_advance_valid && advancing) {
+            check(model.tile_advance_payload < COUNTERS, "an arrival of a counter that does not exist");
+            arrivals[model.tile_advance_payload]++;
         }
-        active = offering || model.send___05Fvalid || model.tile_advance___05Fvalid;
+        active = offering || model.send_valid || model.tile_advance_valid;
         if (model.fault & 1) ++(model.fault & 2 ? counts.own_faults : counts.faults);
     }
 };

@@ -9,7 +9,6 @@ from plinth_hw.comm.flit import flit_layout
 from plinth_hw.comm.link import ROUND_TRIP, LinkLayer, phit_bits
 from plinth_hw.comm.link_frame import WINDOW
 from plinth_hw.isa.parameters import DieParameters
-from plinth_sim.rtl.pins import member, module_ports
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
 
 HARNESS = Path(__file__).with_name("link_harness.cpp")
@@ -70,9 +69,7 @@ class LinkEnds:
         sizes = {"WIRES": phit_bits(parameters, phits), "PHITS": phits, "FLIT_BITS": flit.size,
                  "CLASSES": parameters.classes, "CLASS_AT": flit["traffic_class"].offset,
                  "CLASS_BITS": flit["traffic_class"].width, "PLACES": parameters.link_buffer_flits}
-        header = "".join([*(f"#define {port} {member(port)}\n" for port in module_ports(text, "link_top")
-                            if port != member(port)),
-                          *(f"constexpr int {name} = {value};\n" for name, value in sizes.items())])
+        header = "".join(f"constexpr int {name} = {value};\n" for name, value in sizes.items())
         library = build_library({"link.v": text}, "link_top", cpp=[HARNESS], headers={"link_ports.h": header},
                                 flags=FAST_FLAGS, jobs=1)
         self._run = ctypes.CDLL(str(library)).link_run

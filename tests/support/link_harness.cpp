@@ -219,9 +219,9 @@ void run(const Settings &settings, Counts &counts) {
             Flow &out = flows[e], &in = flows[!e];
             bool has_room = out.room[class_of(out.session, out.sent)] > 0;
             out.offering = ends[e].up && (out.offering || (!drains && has_room && random.chance(settings.offer)));
-            model.i__valid = out.offering;
+            model.i_valid = out.offering;
             Flit flit = flit_of(out.session, out.sent);
-            put(model.i__payload, flit.data(), sizeof flit);
+            put(model.i_payload, flit.data(), sizeof flit);
             unsigned freed = 0;
             for (unsigned number = 0; number < CLASSES; number++)
                 if (in.held[number] && random.chance(settings.free)) {
@@ -233,8 +233,8 @@ void run(const Settings &settings, Counts &counts) {
             model.restart = ends[e].restarts;
             counts.restarts += ends[e].restarts;
             Phit phit = ways[!e].come();
-            put(model.wires_in__phit, phit.wires.data(), sizeof phit.wires);
-            model.wires_in__start = phit.start;
+            put(model.wires_in_phit, phit.wires.data(), sizeof phit.wires);
+            model.wires_in_start = phit.start;
             model.clk = 0;
             model.eval();
         }
@@ -243,9 +243,9 @@ void run(const Settings &settings, Counts &counts) {
             auto &model = *end.model;
             Flow &out = flows[e], &in = flows[!e];
             Phit phit;
-            std::memcpy(phit.wires.data(), &model.wires_out__phit,
-                        std::min(sizeof phit.wires, sizeof model.wires_out__phit));
-            phit.start = model.wires_out__start;
+            std::memcpy(phit.wires.data(), &model.wires_out_phit,
+                        std::min(sizeof phit.wires, sizeof model.wires_out_phit));
+            phit.start = model.wires_out_start;
             counts.frames += phit.start;
             ways[e].send(phit);
             counts.bad_frames += model.bad_frames;
@@ -278,14 +278,14 @@ void run(const Settings &settings, Counts &counts) {
                 in.since = 0;
                 counts.flits++;
             }
-            if (out.offering && model.i__ready) {
+            if (out.offering && model.i_ready) {
                 out.room[class_of(out.session, out.sent++)]--;
                 out.offering = false;
             }
             for (unsigned number = 0; number < CLASSES; number++)
                 if (model.credit >> number & 1)
                     check(++out.room[number] <= PLACES, "more credits of class ", number, " than places");
-            end.used = !end.restarts && (end.used || gives || (model.i__valid && model.i__ready));
+            end.used = !end.restarts && (end.used || gives || (model.i_valid && model.i_ready));
             counts.longest = std::max(counts.longest, ++in.since);
             check(in.since < settings.limit || drains, "nothing has come to end ", e, " for ", in.since,
                   " cycles, in cycle ", counts.cycles);

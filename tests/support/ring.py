@@ -25,7 +25,6 @@ from plinth_hw.comm.router import Router
 from plinth_hw.isa.descriptors import BODY_WORDS
 from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
 from plinth_hw.isa.update_bodies import CollectiveBody
-from plinth_sim.rtl.pins import member, module_ports
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
 
 HARNESS = Path(__file__).with_name("ring_harness.cpp")
@@ -100,10 +99,7 @@ class Ring:
     def __post_init__(self) -> None:
         p = self.parameters
         text = emit.verilog(Node(p), "top")
-        # The harness writes ports as the Verilog does.
-        names = "".join(f"#define {port} {member(port)}\n" for port in module_ports(text, "top")
-                        if port != member(port))
-        header = f"""{names}
+        header = f"""
 enum {{ COUNTERS = {p.counters}, BODY = {BODY_WORDS}, RESET_CYCLES = {RESET_CYCLES} }};
 """
         blocks = range(p.reduce_blocks)

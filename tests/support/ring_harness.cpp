@@ -26,7 +26,7 @@ struct Wire {
     struct Item {
         bool valid;
         uint32_t credit;
-        std::remove_reference_t<decltype(Vmodel::link_out_0__flit)> flit;
+        std::remove_reference_t<decltype(Vmodel::link_out_0_flit)> flit;
     };
     std::deque<Item> items;
 };
@@ -81,19 +81,19 @@ void configure(Node& node, uint64_t die, const RingSettings& s, const Arrays& a)
 void drive(Node& n, uint64_t die, uint64_t cycle, const RingSettings& s, const Arrays& a) {
     Vmodel& m = n.model;
     const uint32_t* task = a.tasks + (die * s.tasks + n.task) * (2 + BODY);
-    m.engine__body__valid = n.task < a.counts[die];
-    if (m.engine__body__valid)
-        m.engine__body__payload = uint64_t(n.word) | uint64_t(task[2 + n.word]) << 6 |
+    m.engine_body_valid = n.task < a.counts[die];
+    if (m.engine_body_valid)
+        m.engine_body_payload = uint64_t(n.word) | uint64_t(task[2 + n.word]) << 6 |
                                   uint64_t(n.word == BODY - 1) << 38;
     const uint32_t* next = a.tasks + (die * s.tasks + n.started) * (2 + BODY);
-    m.engine__start__valid = n.started < n.delivered && cycle >= next[1];
-    if (m.engine__start__valid) m.engine__operation = next[0];
-    m.engine__done__ready = n.done_ready = n.memory.chance();
-    m.advance_in__ready = n.advance_ready = n.memory.chance();
-    m.error_in__ready = 1;
+    m.engine_start_valid = n.started < n.delivered && cycle >= next[1];
+    if (m.engine_start_valid) m.engine_operation = next[0];
+    m.engine_done_ready = n.done_ready = n.memory.chance();
+    m.advance_in_ready = n.advance_ready = n.memory.chance();
+    m.error_in_ready = 1;
     while (n.send < s.sends && a.sends[3 * n.send] != die) ++n.send;
-    m.advance_out__valid = n.send < s.sends;
-    if (m.advance_out__valid) m.advance_out__payload = a.sends[3 * n.send + 1] | a.sends[3 * n.send + 2] << 10;
+    m.advance_out_valid = n.send < s.sends;
+    if (m.advance_out_valid) m.advance_out_payload = a.sends[3 * n.send + 1] | a.sends[3 * n.send + 2] << 10;
     m.error_out = 0;
     for (uint64_t i = 0; i < s.errors; ++i)
         if (a.errors[2 * i] == cycle && a.errors[2 * i + 1] == die) n.cause = int(die);
@@ -112,30 +112,30 @@ void drive(Node& n, uint64_t die, uint64_t cycle, const RingSettings& s, const A
 void sample(Node& n, uint64_t die, uint64_t cycle, const RingSettings& s, const Arrays& a) {
     Vmodel& m = n.model;
     n.ports.sample(n.memory, &m);
-    if (m.engine__body__valid && m.engine__body__ready && ++n.word == BODY) {
+    if (m.engine_body_valid && m.engine_body_ready && ++n.word == BODY) {
         n.word = 0;
         ++n.task;
         ++n.delivered;
     }
-    if (m.engine__start__valid && m.engine__start__ready) ++n.started;
-    if (m.engine__done__valid && n.done_ready) {
+    if (m.engine_start_valid && m.engine_start_ready) ++n.started;
+    if (m.engine_done_valid && n.done_ready) {
         check(n.finished < n.started, "a task ended that was not started");
         uint32_t* result = a.results + (die * s.tasks + n.finished++) * 4;
         uint32_t done[8] = {};
-        std::memcpy(done, &m.engine__done__payload, sizeof m.engine__done__payload);
+        std::memcpy(done, &m.engine_done_payload, sizeof m.engine_done_payload);
         result[0] = done[0] & 255;
         result[1] = done[0] >> 8 | done[1] << 24;
         result[2] = done[1] >> 8 | done[2] << 24;
         result[3] = uint32_t(cycle);
     }
-    const uint64_t strobes = m.engine__strobes;
+    const uint64_t strobes = m.engine_strobes;
     check(__builtin_popcount(strobes & 15) <= 1, "more than one strobe");
     for (int i = 0; i < 4; ++i) a.strobes[5 * die + i] += strobes >> i & 1;
     a.strobes[5 * die + 4] += strobes >> 4 & 4095;
-    if (m.advance_out__valid && m.advance_out__ready) ++n.send;
-    if (m.advance_in__valid && n.advance_ready) ++a.advances[die * COUNTERS + m.advance_in__payload];
-    if (m.error_in__valid && n.cause < 0) {
-        n.cause = int(m.error_in__payload);
+    if (m.advance_out_valid && m.advance_out_ready) ++n.send;
+    if (m.advance_in_valid && n.advance_ready) ++a.advances[die * COUNTERS + m.advance_in_payload];
+    if (m.error_in_valid && n.cause < 0) {
+        n.cause = int(m.error_in_payload);
         ++a.reported[die * s.dies + n.cause];
     }
 }
@@ -176,14 +176,14 @@ long long run(const RingSettings& s, const Arrays& a) {
         for (uint64_t i = 0; i < s.dies; ++i) {
             Node &here = *nodes[i], &next = *nodes[(i + 1) % s.dies];
             // Between two dies: flits go with the credits of what comes the other way.
-            auto from_here = ends(here.model.link_out_0__valid, here.model.link_out_0__flit,
-                                  here.model.link_in_0__credit);
-            auto to_next = ends(next.model.link_in_1__valid, next.model.link_in_1__flit,
-                                next.model.link_out_1__credit);
-            auto from_next = ends(next.model.link_out_1__valid, next.model.link_out_1__flit,
-                                  next.model.link_in_1__credit);
-            auto to_here = ends(here.model.link_in_0__valid, here.model.link_in_0__flit,
-                                here.model.link_out_0__credit);
+            auto from_here = ends(here.model.link_out_0_valid, here.model.link_out_0_flit,
+                                  here.model.link_in_0_credit);
+            auto to_next = ends(next.model.link_in_1_valid, next.model.link_in_1_flit,
+                                next.model.link_out_1_credit);
+            auto from_next = ends(next.model.link_out_1_valid, next.model.link_out_1_flit,
+                                  next.model.link_in_1_credit);
+            auto to_here = ends(here.model.link_in_0_valid, here.model.link_in_0_flit,
+                                here.model.link_out_0_credit);
             carry(onward[i].items, s.link_delay, from_here, to_next);
             carry(back[i].items, s.link_delay, from_next, to_here);
         }
@@ -192,8 +192,8 @@ long long run(const RingSettings& s, const Arrays& a) {
         for (uint64_t i = 0; i < s.dies; ++i) {
             Node& n = *nodes[i];
             sample(n, i, cycle, s, a);
-            all &= n.finished == a.counts[i] && !n.model.advance_out__valid;
-            busy |= n.model.link_out_0__valid | n.model.link_out_1__valid | n.model.advance_in__valid;
+            all &= n.finished == a.counts[i] && !n.model.advance_out_valid;
+            busy |= n.model.link_out_0_valid | n.model.link_out_1_valid | n.model.advance_in_valid;
         }
         for (uint64_t i = 0; i < s.errors; ++i) all &= cycle > a.errors[2 * i];
         quiet = all && !busy ? quiet + 1 : 0;

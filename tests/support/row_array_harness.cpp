@@ -82,13 +82,13 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
     }
     uint64_t ifmap_event = 0;
     for (uint64_t t = 0; t < limit; ++t) {
-        if (!m.passes___05Fvalid && s.passes.more() && gate(s.gates[0])) {
-            s.passes.show(m.passes___05Fpayload);
-            m.passes___05Fvalid = 1;
+        if (!m.passes_valid && s.passes.more() && gate(s.gates[0])) {
+            s.passes.show(m.passes_payload);
+            m.passes_valid = 1;
         }
-        if (!m.psums___05Fvalid && s.psums.more() && gate(s.gates[3])) {
-            s.psums.show(m.psums___05Fpayload);
-            m.psums___05Fvalid = 1;
+        if (!m.psums_valid && s.psums.more() && gate(s.gates[3])) {
+            s.psums.show(m.psums_payload);
+            m.psums_valid = 1;
         }
         std::memset(&m.filters, 0, sizeof(m.filters));
         m.filters_loaded = 0;
@@ -136,9 +136,9 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
         m.clk = 0;
         m.eval();
         trace[t] = static_cast<uint32_t>(m.issued);
-        const bool pass_taken = m.passes___05Fvalid && m.passes___05Fready;
+        const bool pass_taken = m.passes_valid && m.passes_ready;
         trace[t] |= m.line_done << 27 | (m.filters_loaded & 1u) << 28 | pass_taken << 29;
-        const bool sum_taken = m.psums___05Fvalid && m.psums___05Fready;
+        const bool sum_taken = m.psums_valid && m.psums_ready;
         for (uint64_t row = 0; row < s.rows; ++row) half_free[row] += m.filters_released >> row & 1;
         if (m.lines_released && --lines_held < 0) return 1;
         uint8_t first;
@@ -158,11 +158,11 @@ uint64_t row_array_run(Stimulus* stimulus, uint64_t limit, uint8_t* results, uin
         m.clk = 1;
         m.eval();
         if (pass_taken) {
-            m.passes___05Fvalid = 0;
+            m.passes_valid = 0;
             ++s.passes.next;
         }
         if (sum_taken) {
-            m.psums___05Fvalid = 0;
+            m.psums_valid = 0;
             ++s.psums.next;
         }
         const bool offered = s.passes.more() || s.filters.more() || s.psums.more() || done_pending ||

@@ -105,15 +105,15 @@ endmodule
 _TOP = """
 module standin (
   input clk, input rst, output irq,
-  input [15:0] axil__awaddr, input [2:0] axil__awprot, input axil__awvalid, output axil__awready,
-  input [31:0] axil__wdata, input [3:0] axil__wstrb, input axil__wvalid, output axil__wready,
-  output [1:0] axil__bresp, output reg axil__bvalid, input axil__bready,
-  input [15:0] axil__araddr, input [2:0] axil__arprot, input axil__arvalid, output axil__arready,
-  output reg [31:0] axil__rdata, output reg [1:0] axil__rresp, output reg axil__rvalid, input axil__rready,
-  output reg link_out_0__valid, output reg [FLIT-1:0] link_out_0__flit, input [2:0] link_out_0__credit,
-  output link_out_1__valid, output [FLIT-1:0] link_out_1__flit, input [2:0] link_out_1__credit,
-  input link_in_0__valid, input [FLIT-1:0] link_in_0__flit, output [2:0] link_in_0__credit,
-  input link_in_1__valid, input [FLIT-1:0] link_in_1__flit, output reg [2:0] link_in_1__credit@PORTS@);
+  input [15:0] axil_awaddr, input [2:0] axil_awprot, input axil_awvalid, output axil_awready,
+  input [31:0] axil_wdata, input [3:0] axil_wstrb, input axil_wvalid, output axil_wready,
+  output [1:0] axil_bresp, output reg axil_bvalid, input axil_bready,
+  input [15:0] axil_araddr, input [2:0] axil_arprot, input axil_arvalid, output axil_arready,
+  output reg [31:0] axil_rdata, output reg [1:0] axil_rresp, output reg axil_rvalid, input axil_rready,
+  output reg link_out_0_valid, output reg [FLIT-1:0] link_out_0_flit, input [2:0] link_out_0_credit,
+  output link_out_1_valid, output [FLIT-1:0] link_out_1_flit, input [2:0] link_out_1_credit,
+  input link_in_0_valid, input [FLIT-1:0] link_in_0_flit, output [2:0] link_in_0_credit,
+  input link_in_1_valid, input [FLIT-1:0] link_in_1_flit, output reg [2:0] link_in_1_credit@PORTS@);
   localparam FLIT = @FLIT@;
   reg [31:0] source, target, beats, burst, flits, expected, sent, received, checksum;
   reg [31:0] sent_at, received_at, asked_at, answered_at, cycle, took;
@@ -124,70 +124,70 @@ module standin (
   wire [1:0] responses [0:@AXI@-1];
   wire [31:0] all_responses = @RESPONSES@;
   assign irq = done || error;
-  assign link_out_1__valid = 0; assign link_out_1__flit = 0; assign link_in_0__credit = 0;
-  wire write = axil__awvalid && axil__wvalid && !axil__bvalid;
-  assign axil__awready = write; assign axil__wready = write; assign axil__bresp = 0;
-  wire read = axil__arvalid && !axil__rvalid && axil__araddr != 16'h0f8;
-  assign axil__arready = read;
+  assign link_out_1_valid = 0; assign link_out_1_flit = 0; assign link_in_0_credit = 0;
+  wire write = axil_awvalid && axil_wvalid && !axil_bvalid;
+  assign axil_awready = write; assign axil_wready = write; assign axil_bresp = 0;
+  wire read = axil_arvalid && !axil_rvalid && axil_araddr != 16'h0f8;
+  assign axil_arready = read;
   wire send = running && !start && sent != flits && credits != 0;
   always @(posedge clk) begin
     cycle <= cycle + 1; start <= 0;
-    if (axil__bready) axil__bvalid <= 0;
+    if (axil_bready) axil_bvalid <= 0;
     if (write) begin
-      axil__bvalid <= 1;
-      case (axil__awaddr)
+      axil_bvalid <= 1;
+      case (axil_awaddr)
         16'h008: begin
-          if (axil__wdata[0]) begin
+          if (axil_wdata[0]) begin
             start <= 1; running <= 1; done <= 0; took <= 0; sent <= 0; received <= 0; checksum <= 0;
           end
-          if (axil__wdata[1]) error <= 1;
+          if (axil_wdata[1]) error <= 1;
         end
-        16'h010: source <= axil__wdata;
-        16'h014: target <= axil__wdata;
-        16'h018: beats <= axil__wdata;
-        16'h01c: burst <= axil__wdata;
-        16'h020: flits <= axil__wdata;
-        16'h024: expected <= axil__wdata;
-        16'h04c: fault <= axil__wdata[2:0];
+        16'h010: source <= axil_wdata;
+        16'h014: target <= axil_wdata;
+        16'h018: beats <= axil_wdata;
+        16'h01c: burst <= axil_wdata;
+        16'h020: flits <= axil_wdata;
+        16'h024: expected <= axil_wdata;
+        16'h04c: fault <= axil_wdata[2:0];
         default: ;
       endcase
     end
-    if (axil__rready) axil__rvalid <= 0;
+    if (axil_rready) axil_rvalid <= 0;
     if (read) begin
-      axil__rvalid <= 1; axil__rresp <= 0;
-      case (axil__araddr)
-        16'h000: axil__rdata <= 32'h5354414e;
-        16'h00c: axil__rdata <= {29'd0, error, done, running};
-        16'h010: axil__rdata <= source;
-        16'h014: axil__rdata <= target;
-        16'h018: axil__rdata <= beats;
-        16'h01c: axil__rdata <= burst;
-        16'h020: axil__rdata <= flits;
-        16'h024: axil__rdata <= expected;
-        16'h028: axil__rdata <= received;
-        16'h02c: axil__rdata <= checksum;
-        16'h030: axil__rdata <= sent_at;
-        16'h034: axil__rdata <= received_at;
-        16'h038: axil__rdata <= asked_at;
-        16'h03c: axil__rdata <= answered_at;
-        16'h040: axil__rdata <= cycle;
-        16'h044: axil__rdata <= took;
-        16'h048: axil__rdata <= all_responses;
-        default: begin axil__rdata <= 0; axil__rresp <= 2; end
+      axil_rvalid <= 1; axil_rresp <= 0;
+      case (axil_araddr)
+        16'h000: axil_rdata <= 32'h5354414e;
+        16'h00c: axil_rdata <= {29'd0, error, done, running};
+        16'h010: axil_rdata <= source;
+        16'h014: axil_rdata <= target;
+        16'h018: axil_rdata <= beats;
+        16'h01c: axil_rdata <= burst;
+        16'h020: axil_rdata <= flits;
+        16'h024: axil_rdata <= expected;
+        16'h028: axil_rdata <= received;
+        16'h02c: axil_rdata <= checksum;
+        16'h030: axil_rdata <= sent_at;
+        16'h034: axil_rdata <= received_at;
+        16'h038: axil_rdata <= asked_at;
+        16'h03c: axil_rdata <= answered_at;
+        16'h040: axil_rdata <= cycle;
+        16'h044: axil_rdata <= took;
+        16'h048: axil_rdata <= all_responses;
+        default: begin axil_rdata <= 0; axil_rresp <= 2; end
       endcase
     end
-    link_out_0__valid <= send;
+    link_out_0_valid <= send;
     if (send) begin
-      link_out_0__flit <= {sent ^ 32'h5a5a0000, {(FLIT-32){1'b0}}} | {{(FLIT-32){1'b0}}, sent};
+      link_out_0_flit <= {sent ^ 32'h5a5a0000, {(FLIT-32){1'b0}}} | {{(FLIT-32){1'b0}}, sent};
       if (sent == 0) sent_at <= cycle + 1;
       sent <= sent + 1;
     end
-    credits <= credits - {3'd0, send} + {3'd0, link_out_0__credit[1]};
-    link_in_1__credit <= {1'b0, link_in_1__valid, 1'b0};
-    if (link_in_1__valid) begin
+    credits <= credits - {3'd0, send} + {3'd0, link_out_0_credit[1]};
+    link_in_1_credit <= {1'b0, link_in_1_valid, 1'b0};
+    if (link_in_1_valid) begin
       if (received == 0) received_at <= cycle;
       received <= received + 1;
-      checksum <= {checksum[30:0], checksum[31]} + (link_in_1__flit[FLIT-1 -: 32] ^ link_in_1__flit[31:0]);
+      checksum <= {checksum[30:0], checksum[31]} + (link_in_1_flit[FLIT-1 -: 32] ^ link_in_1_flit[31:0]);
     end
     if (!asked[0]) asked_at <= cycle;
     if (!answered[0]) answered_at <= cycle;
@@ -196,9 +196,9 @@ module standin (
       running <= 0; done <= 1;
     end
     if (rst) begin
-      axil__bvalid <= 0; axil__rvalid <= 0; running <= 0; done <= 0; error <= 0; start <= 0; credits <= 4;
+      axil_bvalid <= 0; axil_rvalid <= 0; running <= 0; done <= 0; error <= 0; start <= 0; credits <= 4;
       sent <= 0; received <= 0; flits <= 0; expected <= 0; cycle <= 0; beats <= 0; burst <= 1;
-      link_out_0__valid <= 0; link_in_1__credit <= 0; fault <= 0;
+      link_out_0_valid <= 0; link_in_1_credit <= 0; fault <= 0;
       checksum <= 0; took <= 0; source <= 0; target <= 0;
     end
   end
@@ -211,7 +211,7 @@ def standin(axi_ports: int = 1, slice_words: int = 4, flit_bits: int = 40) -> di
     """File name to text; the top module is ``standin``. ``flit_bits`` is at least 33."""
     ports, instances = "", ""
     for p in range(axi_ports):
-        n = f"axi_{p}__"
+        n = f"axi_{p}_"
         ports += (f",\n  output {n}arid, output {n}awid, input {n}rid, input {n}bid, output [2:0] {n}awsize,"
                   f"\n  output [1:0] {n}awburst, output [31:0] {n}araddr, output [7:0] {n}arlen, "
                   f"output [2:0] {n}arsize, output [1:0] {n}arburst, output {n}arvalid, input {n}arready,\n"

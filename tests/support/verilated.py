@@ -20,7 +20,6 @@ from amaranth.lib import wiring
 from amaranth.sim import _pyeval as pyeval
 
 from plinth_hw import emit
-from plinth_sim.rtl.pins import member as member_name
 from plinth_sim.rtl.pins import module_ports
 from plinth_sim.rtl.verilator import FAST_FLAGS, build_library
 
@@ -229,7 +228,7 @@ class Verilated:
         drive, observe, self._words = [], [], 0
         for name, flow, bits in self._ports(component):
             way = drive if flow is wiring.In else observe
-            way.append(f"{'put' if flow is wiring.In else 'take'}(model.{member_name(name)}, words + {self._words});")
+            way.append(f"{'put' if flow is wiring.In else 'take'}(model.{name}, words + {self._words});")
             self._words += _words(bits)
         idle = "model.rst = 0;" if "rst" in module_ports(text, _TOP) else ""
         header = (f"constexpr size_t WORDS = {self._words};\n"
@@ -244,7 +243,7 @@ class Verilated:
     @staticmethod
     def _ports(component: Any) -> list[tuple[str, Any, int]]:
         """Name, direction and bits, in the order of their words."""
-        return [(name, member.flow, len(value)) for name, member, value in emit.ports(component) if len(value)]
+        return [(port.name, port.flow, len(port.value)) for port in emit.ports(component) if len(port.value)]
 
     def copy(self) -> Any:
         """Ports of another one like the component."""
@@ -298,10 +297,10 @@ class Verilated:
         first = 0
         for copy in copies:
             assert self._ports(copy) == self._ports(self.component), "copies are not what was built"
-            for _, member, value in emit.ports(copy):
-                if len(value):
-                    values.add(value, first, member.flow is wiring.In and id(value) not in sinks)
-                    first += _words(len(value))
+            for port in emit.ports(copy):
+                if bits := len(port.value):
+                    values.add(port.value, first, port.flow is wiring.In and id(port.value) not in sinks)
+                    first += _words(bits)
         return [number for source, sink in joined
                 for number in (values.place(source).first, values.place(sink).first, _words(len(sink)))]
 

@@ -32,8 +32,8 @@ _SETTINGS = ("seed", "availability", "latency", "response_delay", "limit", "mode
 _COUNTS = ("cycles", "busy", "stall_input", "stall_output", "stall_memory", "words", "useful_macs",
            "issued_macs", "first_busy", "last_busy", "finished", "faults", "own_faults")
 _ARRAYS = ("task_counts", "tasks", "memory", "done", "counts", "traffic", "arrivals")
-_ENGINE = ("body__valid", "body__ready", "body__payload", "operation", "start__valid", "start__ready",
-           "done__valid", "done__ready", "done__payload", "strobes")
+_ENGINE = ("body_valid", "body_ready", "body_payload", "operation", "start_valid", "start_ready",
+           "done_valid", "done_ready", "done_payload", "strobes")
 
 Task = tuple[int, list[int]]
 Words = NDArray[np.unsignedinteger]

@@ -1,5 +1,6 @@
 """`plinth verilog`: the Verilog of a die for other tools."""
 
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -8,12 +9,13 @@ import pytest
 from plinth import cli
 from plinth_hw import emit
 from plinth_hw.die import Die
+from plinth_hw.host.top import SerialDie
 from plinth_hw.isa.parameters import PRESETS, DieParameters, preset
 
 
 def test_it_writes_what_the_generator_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                             capsys: pytest.CaptureFixture[str]) -> None:
-    """That of `python -m plinth_hw`: cells, under the preset's name."""
+    """Cells, under the preset's name."""
     def verilog(die: Die, name: str, array_form: str = "cells", **options: Any) -> str:
         asked.append((die.parameters, name, array_form))
         return f"module {name}();\nendmodule\n"
@@ -30,11 +32,36 @@ def test_it_writes_what_the_generator_gives(tmp_path: Path, monkeypatch: pytest.
     assert asked == [(preset("fpga-tiny"), "fpga_tiny", "cells")]
 
 
+def test_it_writes_a_host_bridge_and_what_stands_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+                                                        capsys: pytest.CaptureFixture[str]) -> None:
+    def verilog(top: SerialDie, name: str, *_: Any, attributes: dict[str, str], **options: Any) -> str:
+        asked.append((top.parameters, top.bridge.cycles_per_bit, attributes["tx"]))
+        return f"module {name}();\nendmodule\n"
+
+    asked: list[tuple[DieParameters, Fraction | int, str]] = []
+    monkeypatch.setattr(emit, "verilog", verilog)
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path / "build"))
+    monkeypatch.chdir(tmp_path)
+    cli.main(["verilog", "fpga-tiny", "--bridge", "--clock", "25", "--baud", "2000000", "--constraints", "--filelist"])
+    folder = tmp_path / "build" / "verilog"
+    names = [f"fpga-tiny-serial.{ending}" for ending in ("v", "sdc", "xdc", "vlt", "f")]
+    assert capsys.readouterr().out.splitlines() == [f"{folder / names[0]}: 37 bytes, 1 modules", *(
+        str(folder / name) for name in names[1:])]
+    ((parameters, cycles, line),) = asked
+    assert parameters.has_window and cycles == Fraction(25, 2) and "uart TxD" in line
+    assert "-period 40.000" in (folder / names[1]).read_text()
+    assert "fpga-tiny-serial.v" in (folder / names[4]).read_text()
+
+
 @pytest.mark.parametrize("arguments, needles", [
     (["verilog", "ndp-huge"], ["preset 'ndp-huge' is unknown; choose one of ", *PRESETS]),
     (["verilog", "ndp\x1b[2Jdemo"], [r"preset 'ndp\x1b[2Jdemo' is unknown"]),
     (["serial", "ndp-huge"], ["preset 'ndp-huge' is unknown; choose one of ", *PRESETS]),
     (["verilog"], ["Missing argument 'PRESET'"]),
+    (["verilog", "ndp-tiny", "--baud", "9600"], ["--baud is of a host bridge; give --bridge as well"]),
+    (["verilog", "ndp-tiny", "--bridge", "--clock", "1"], ["--baud 3000000 is too fast for a clock of 1 MHz; give at "
+                                                           "most 250000"]),
+    (["verilog", "ndp-tiny", "--fusesoc", "--out", "die.core"], ["--out die.core must end in .v"]),
     (["verilog", "ndp-tiny", "--out", "."], ["'.' is a folder, a pipe or a device; give the name of a file"])])
 def test_mistakes_are_one_line(arguments: list[str], needles: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
@@ -47,7 +74,7 @@ def test_mistakes_are_one_line(arguments: list[str], needles: list[str], capsys:
 def test_a_file_that_cannot_be_written_is_known_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                                                capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr("plinth.runtime.verilog.synthesizable_verilog", lambda parameters: pytest.fail("for nothing"))
+    monkeypatch.setattr("plinth.runtime.verilog.synthesizable_verilog", lambda *_: pytest.fail("for nothing"))
     with pytest.raises(SystemExit) as stop:
         cli.main(["verilog", "ndp-tiny", "--out", str(tmp_path / "file" / "die.v")])
     assert stop.value.code == 2 and "cannot be written" in capsys.readouterr().err

@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """A die with a host bridge in front: a board's host needs a serial line and nothing else.
 
 ::

@@ -33,10 +33,10 @@ UNCERTAINTY = Fraction(1, 50)
 def _pins(component: wiring.Component) -> dict[tuple[str, str], list[str]]:
     """Patterns of the pins by interface (the member's name) and direction (``input``, ``output``)."""
     groups: dict[tuple[str, str], list[str]] = {}
-    for name, member, value in emit.ports(component):
-        direction = "input" if member.flow is wiring.In else "output"
-        pattern = name if len(value) == 1 else f"{name}[*]"
-        groups.setdefault((name.partition("__")[0], direction), []).append(pattern)
+    for port in emit.ports(component):
+        direction = "output" if port.is_output else "input"
+        pattern = port.name if len(port.value) == 1 else f"{port.name}[*]"
+        groups.setdefault((port.interface, direction), []).append(pattern)
     return groups
 
 

@@ -10,21 +10,20 @@ Targets:
 - ``vivado``: synthesis out of context, under the XDC; another part is chosen with ``--part``.
 """
 
-import importlib.metadata
 import json
+
+from plinth_hw.integrate.vivado import PART
 
 #: Settings of Vivado's project.
 OUT_OF_CONTEXT = ("set_property -name {STEPS.SYNTH_DESIGN.ARGS.MORE OPTIONS} -value {-mode out_of_context} "
                   "-objects [get_runs synth_1]\n")
-#: Part that the target ``vivado`` synthesises for.
-VIVADO_PART = "xcku5p-ffvb676-2-e"
 
 
 def _list(items: list[str]) -> str:
     return f"[{', '.join(items)}]"
 
 
-def text(stem: str, top: str, description: str) -> str:
+def text(stem: str, top: str, description: str, version: str) -> str:
     """The core file.
 
     Parameters
@@ -35,8 +34,9 @@ def text(stem: str, top: str, description: str) -> str:
         Top module, and name of the core.
     description : str
         One line.
+    version : str
+        Of the core.
     """
-    version = importlib.metadata.version("plinth")
     filesets = {"rtl": (f"{stem}.v", "verilogSource"), "waivers": (f"{stem}.vlt", "vlt"),
                 "sdc": (f"{stem}.sdc", "SDC"), "xdc": (f"{stem}.xdc", "xdc"), "vivado": (f"{stem}.tcl", "tclSource")}
     targets: dict[str, tuple[list[str], list[str]]] = {
@@ -44,7 +44,7 @@ def text(stem: str, top: str, description: str) -> str:
         "lint": (["waivers", "rtl"], ["flow: lint", "flow_options:", "  tool: verilator",
                                       "  verilator_options: [-Wall, --no-timing]"]),
         "ecp5": (["rtl"], ["flow: trellis", "flow_options:", "  pnr: none"]),
-        "vivado": (["rtl", "xdc", "vivado"], ["flow: vivado", "flow_options:", f"  part: {VIVADO_PART}", "  pnr: none",
+        "vivado": (["rtl", "xdc", "vivado"], ["flow: vivado", "flow_options:", f"  part: {PART}", "  pnr: none",
                                     "  synth: vivado"]),
     }
     lines = ["CAPI=2:", f"name: plinth:die:{top}:{version}", f"description: {json.dumps(description)}", "filesets:"]

@@ -25,7 +25,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from amaranth.lib import wiring
 from litex.gen import LiteXModule
 from litex.soc.integration.soc import SoCRegion
 from litex.soc.interconnect.axi import AXI2AXILite, AXIInterface, AXILiteInterface
@@ -67,7 +66,7 @@ class LiteXDie(LiteXModule):
         Gets the Verilog as a source.
     parameters : DieParameters
     verilog : Path
-        What ``python -m plinth_hw`` writes for them.
+        What ``plinth verilog`` writes for them.
     clock_domain : str
         The domain of the die and its buses.
 
@@ -80,7 +79,7 @@ class LiteXDie(LiteXModule):
     ev : EventManager
         ``ev.irq`` while the die is done or has an error, if enabled.
     links : dict of str to Signal
-        The pins of the links by name, as ``link_in_0__valid``; inputs that are left alone are 0.
+        The pins of the links by name, as ``link_in_0_valid``; inputs that are left alone are 0.
 
     Raises
     ------
@@ -91,14 +90,14 @@ class LiteXDie(LiteXModule):
     def __init__(self, platform: Any, parameters: DieParameters, verilog: Path, clock_domain: str = "sys") -> None:
         top = parameters.name.replace("-", "_")
         if not verilog.is_file() or f"module {top}(" not in verilog.read_text(encoding="utf-8"):
-            raise ValueError(f"{verilog} must hold module {top}: write it with python -m plinth_hw {parameters.name} "
+            raise ValueError(f"{verilog} must hold module {top}: write it with plinth verilog {parameters.name} "
                              f"--out {verilog}")
         platform.add_source(str(verilog))
         pins = emit.ports(Die(parameters))
-        widths = {name: len(value) for name, _, value in pins}
+        widths = {port.name: len(port.value) for port in pins}
         self.registers = AXILiteInterface(data_width=32, address_width=32, clock_domain=clock_domain)
-        self.memory = [AXIInterface(data_width=widths[f"axi_{port}__wdata"], address_width=32,
-                                    id_width=widths[f"axi_{port}__awid"], clock_domain=clock_domain)
+        self.memory = [AXIInterface(data_width=widths[f"axi_{port}_wdata"], address_width=32,
+                                    id_width=widths[f"axi_{port}_awid"], clock_domain=clock_domain)
                        for port in range(parameters.axi_ports)]
         buses = {"axil": self.registers, **{f"axi_{port}": bus for port, bus in enumerate(self.memory)}}
         self.links = {}
@@ -108,15 +107,13 @@ class LiteXDie(LiteXModule):
 
         self.held_reset = held_reset = HeldReset(clock_domain)
         connections: dict[str, Any] = {"i_clk": ClockSignal(clock_domain), "i_rst": held_reset.o}
-        for name, member, value in pins:
-            out = member.flow is wiring.Out
-            interface, _, pin = name.partition("__")
-            field = ""
-            signal = Signal(len(value), name=name)
+        for port in pins:
+            out, name, field = port.is_output, port.name, ""
+            signal = Signal(len(port.value), name=name)
             connections[("o_" if out else "i_") + name] = signal
-            if interface in buses and (match := _PIN.fullmatch(pin)):
+            if port.interface in buses and (match := _PIN.fullmatch(port.pin)):
                 field = match[2]
-                other = getattr(getattr(buses[interface], match[1]), field)
+                other = getattr(getattr(buses[port.interface], match[1]), field)
             elif name == "irq":
                 other = self.ev.die.trigger
             else:

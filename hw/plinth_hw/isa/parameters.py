@@ -294,6 +294,11 @@ class DieParameters:
         return self.window or self.block_ram_words > 0
 
     @property
+    def with_window(self) -> "DieParameters":
+        """The same, of a die whose memory the host may reach by registers."""
+        return self if self.has_window else replace(self, window=True)
+
+    @property
     def has_port_rates(self) -> bool:
         """Whether links have rates of their own."""
         return self.port_rates or self.link_phits > 0

@@ -49,9 +49,9 @@ class CocotbDevice:
         self._chip_words = parameters.block_ram_words
         self._word = word_type(parameters.memory_format)
         self.irq = getattr(dut, f"{prefix}irq")
-        self._registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}axil", bus_separator="__"),
+        self._registers = AxiLiteMaster(AxiLiteBus.from_prefix(dut, f"{prefix}axil", bus_separator="_"),
                                         dut.clk, dut.rst)
-        self._rams = [AxiRam(AxiBus.from_prefix(dut, f"{prefix}axi_{port}", bus_separator="__"), dut.clk,
+        self._rams = [AxiRam(AxiBus.from_prefix(dut, f"{prefix}axi_{port}", bus_separator="_"), dut.clk,
                              dut.rst, mem=bytearray(max(4096, self._word.itemsize * slice_words * beats)))
                       for port in range(parameters.axi_ports)]
         for interface in (self._registers, *self._rams):  # they tell of every burst otherwise
@@ -183,7 +183,7 @@ class CocotbArray:
     async def start(cls, dut: Any, parameters: DieParameters, *, dies: int,
                     memory_words: int) -> "CocotbArray":
         """Start the clock, reset the design and attach memories and register masters."""
-        prefixes = [f"die_{die}__" for die in range(dies)] if hasattr(dut, "die_0__irq") else [""]
+        prefixes = [f"die_{die}_" for die in range(dies)] if hasattr(dut, "die_0_irq") else [""]
         if len(prefixes) != dies:
             raise ValueError(f"the design under test has {len(prefixes)} die, not {dies}")
         dut.rst.value = 1
@@ -249,14 +249,14 @@ def array_wrapper(verilog: str, top: str, dies: int, links: Sequence[tuple[int, 
                   latency: int) -> str:
     """Verilog of module ``array``: ``dies`` instances of ``top``, joined by links of ``latency`` registers.
 
-    Every port of die d but clock, reset and links is a port ``die_d__<port>``; link inputs without a
+    Every port of die d but clock, reset and links is a port ``die_d_<port>``; link inputs without a
     link are zero.
     """
     ports = module_ports(verilog, top)
     outer, inside = ["input clk", "input rst"], []
     driven: dict[tuple[int, str], str] = {}
     for index, (from_die, from_port, to_die, to_port) in enumerate(links):
-        sender, receiver = (from_die, f"link_out_{from_port}__"), (to_die, f"link_in_{to_port}__")
+        sender, receiver = (from_die, f"link_out_{from_port}_"), (to_die, f"link_in_{to_port}_")
         for pin, (from_side, from_prefix), (to_side, to_prefix) in (
                 ("valid", sender, receiver), ("flit", sender, receiver), ("credit", receiver, sender)):
             source, sink = (from_side, from_prefix + pin), (to_side, to_prefix + pin)
@@ -264,7 +264,7 @@ def array_wrapper(verilog: str, top: str, dies: int, links: Sequence[tuple[int, 
             pipe = f"link_{index}_{pin}"
             inside += [f"reg [{bits - 1}:0] {pipe} [0:{latency - 1}];",
                        "always @(posedge clk) begin",
-                       f"  {pipe}[0] <= rst ? 0 : die_{source[0]}__{source[1]};",
+                       f"  {pipe}[0] <= rst ? 0 : die_{source[0]}_{source[1]};",
                        *(f"  {pipe}[{stage}] <= rst ? 0 : {pipe}[{stage - 1}];"
                          for stage in range(1, latency)),
                        "end"]
@@ -273,7 +273,7 @@ def array_wrapper(verilog: str, top: str, dies: int, links: Sequence[tuple[int, 
     for die in range(dies):
         pins = [".clk(clk)", ".rst(rst)"]
         for name, (direction, bits) in ports.items():
-            wire = f"die_{die}__{name}"
+            wire = f"die_{die}_{name}"
             if name in ("clk", "rst"):
                 continue
             if name.startswith("link_"):

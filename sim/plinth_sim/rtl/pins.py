@@ -47,17 +47,12 @@ def module_ports(verilog: str, top: str) -> dict[str, tuple[str, int]]:
     return ports
 
 
-def member(port: str) -> str:
-    """Verilator's C++ name of a port: the second of two underscores is escaped."""
-    return port.replace("__", "___05F")
-
-
 def _struct(head: str, ports: Mapping[str, tuple[str, int]], prefix: str, pins: tuple[str, ...],
             extra: str = "", names: Mapping[str, str] = MappingProxyType({})) -> str:
     lines = [f"{head} {{", extra] if extra else [f"{head} {{"]
     for pin in pins:
-        name = "__".join(part for part in (prefix, names.get(pin, pin)) if part)
-        target = f"model.{member(name)}" if name in ports else "absent"
+        name = "_".join(part for part in (prefix, names.get(pin, pin)) if part)
+        target = f"model.{name}" if name in ports else "absent"
         lines.append(f"    static auto& {pin}([[maybe_unused]] Vmodel& model) {{ return {target}; }}")
     return "\n".join([*lines, "};", ""])
 
@@ -70,21 +65,21 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
     ValueError
         If a port that the harness needs is missing.
     """
-    axi_ports = len({name.split("__")[0] for name in ports if re.fullmatch(r"axi_\d+__arvalid", name)})
-    layer = "link_out_0__start" in ports
+    axi_ports = len([name for name in ports if re.fullmatch(r"axi_\d+_arvalid", name)])
+    layer = "link_out_0_start" in ports
     link_names = _WIRES if layer else {pin: pin for pin in _LINK}
-    links = len({name.split("__")[0] for name in ports if re.fullmatch(rf"link_out_\d+__{link_names['valid']}", name)})
+    links = len([name for name in ports if re.fullmatch(rf"link_out_\d+_{link_names['valid']}", name)])
     serial = _SERIAL[0] in ports
-    needed = ["clk", "rst", "irq", *(_SERIAL if serial else (f"axil__{pin}" for pin in _LITE_NEEDED)),
-              *(f"axi_{p}__{pin}" for p in range(axi_ports) for pin in _AXI_NEEDED),
-              *(f"link_{way}_{q}__{pin}" for way in ("in", "out") for q in range(links)
+    needed = ["clk", "rst", "irq", *(_SERIAL if serial else (f"axil_{pin}" for pin in _LITE_NEEDED)),
+              *(f"axi_{p}_{pin}" for p in range(axi_ports) for pin in _AXI_NEEDED),
+              *(f"link_{way}_{q}_{pin}" for way in ("in", "out") for q in range(links)
                 for pin in link_names.values())]
     missing = [name for name in needed if name not in ports]
     if missing:
         raise ValueError(f"the die has no port {missing[0]}" +
                          (f" (and {len(missing) - 1} more are missing)" if len(missing) > 1 else ""))
-    slice_bits = ports["axi_0__rdata"][1] if axi_ports else 0
-    link_bits = ports[f"link_out_0__{link_names['flit']}"][1] if links else 0
+    slice_bits = ports["axi_0_rdata"][1] if axi_ports else 0
+    link_bits = ports[f"link_out_0_{link_names['flit']}"][1] if links else 0
     parts = ["// Made from the port list of the die.", "#pragma once", '#include "pins.h"', "",
              "inline Absent absent;", f"constexpr uint64_t RESET_CYCLES = {RESET_CYCLES};",
              f"constexpr size_t AXI_PORTS = {axi_ports};",
@@ -92,14 +87,14 @@ def accessors(ports: Mapping[str, tuple[str, int]]) -> str:
              f"constexpr size_t LINKS = {links};", f"constexpr bool LINK_LAYER = {str(layer).lower()};",
              f"constexpr size_t LINK_BITS = {link_bits};", f"constexpr bool SERIAL = {str(serial).lower()};", "",
              "// Zeros at all inputs.", "inline Vmodel& silence(Vmodel& model) {",
-             *(f"    std::memset(&model.{member(name)}, 0, sizeof model.{member(name)});"
+             *(f"    std::memset(&model.{name}, 0, sizeof model.{name});"
                for name, (direction, _) in ports.items() if direction == "input"), "    return model;", "}", "",
              _struct("struct AxiLite", ports, "axil", (*_LITE_NEEDED, *_LITE_OPTIONAL)),
              _struct("struct SerialPins", ports, "", _SERIAL),
              "template <size_t P> struct AxiPins;", "template <size_t P> struct LinkOut;",
              "template <size_t P> struct LinkIn;"]
     for p in range(axi_ports):
-        bits = ports[f"axi_{p}__rdata"][1]
+        bits = ports[f"axi_{p}_rdata"][1]
         parts.append(_struct(f"template <> struct AxiPins<{p}>", ports, f"axi_{p}",
                              (*_AXI_NEEDED, *_AXI_OPTIONAL),
                              f"    static constexpr size_t DATA_BITS = {bits};"))

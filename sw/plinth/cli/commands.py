@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from plinth.cli import arrays, planning, profiling, running, showing, sparse, training
+from plinth.cli import arrays, exporting, planning, profiling, running, showing, sparse, training
 from plinth.cli.group import cli, said
 
-__all__ = ["arrays", "cli", "planning", "profiling", "run", "running", "showing", "sparse", "training"]
+__all__ = ["arrays", "cli", "exporting", "planning", "profiling", "run", "running", "showing", "sparse", "training"]
 
 
 def run(arguments: Sequence[str] | None) -> None:

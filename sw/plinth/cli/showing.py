@@ -11,7 +11,7 @@ import click
 from plinth.cli.group import cli, new_console, print_json
 from plinth.cli.names import ACCURACY_NAMES, BENCH_NAMES, REPORT_NAMES
 from plinth_hw.terminal.activity import Activity
-from plinth_hw.terminal.options import IntegerRange, Name, OutputFile
+from plinth_hw.terminal.options import IntegerRange, OutputFile
 
 
 @cli.command(epilog=f"ROW is one of {', '.join(BENCH_NAMES)}.")
@@ -126,24 +126,6 @@ def show_list(as_json: bool) -> None:
         print_json(report("list", listing()))
     else:
         show(new_console())
-
-
-@cli.command()
-@click.argument("preset", type=Name())
-@click.option("--out", type=OutputFile(), help="file to write; default: verilog/PRESET.v in the build folder")
-def verilog(preset: str, out: Path | None) -> None:
-    """Write the synthesizable Verilog of a die; its top module is PRESET, with underscores."""
-    from plinth.api.choices import die_of
-    from plinth.output import check_writable, write_whole
-    from plinth.runtime.verilog import synthesizable_verilog
-    from plinth_hw.installation import output_root
-
-    parameters = die_of(preset)
-    path = out or output_root() / "verilog" / f"{preset}.v"
-    check_writable(path)
-    text = synthesizable_verilog(parameters)
-    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
-    click.echo(f"{path}: {len(text):,} bytes, {text.count('endmodule'):,} modules")
 
 
 #: What has a schema.

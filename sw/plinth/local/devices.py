@@ -29,7 +29,7 @@ from plinth.lower.training import TrainingProgram, lower_training, trained_shard
 from plinth.network.network import Network
 from plinth.plan.plan import Plan
 from plinth.plan.planning import data_parallel
-from plinth.runtime.arrays import cosim_array, golden_array, serial_array, with_window
+from plinth.runtime.arrays import cosim_array, golden_array, serial_array
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.step.build import step_of
 from plinth.step.step import Step
@@ -234,7 +234,7 @@ def device_step(device: KernelDevice, network: Network, *, batch: int, rule: Upd
             return DeviceStep(device=device, view=HostView(**host_view(step, lists=False)), plan=plan, rule=rule,
                               memory_words=0, step=step)
         if device.kind == SERIAL:
-            parameters = with_window(parameters)
+            parameters = parameters.with_window
         memory_words = min((memory_mib << 20) // parameters.word_bytes, parameters.most_memory_words)
         program = lower_training(network, plan, parameters, rule=rule, steps=1, memory_words=memory_words)
     except UserError as error:

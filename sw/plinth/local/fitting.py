@@ -16,7 +16,6 @@ from plinth.profile.die_device import golden_die
 from plinth.profile.numpy_device import NumpyDevice
 from plinth.profile.profile import Profile
 from plinth.profile.widest import widest
-from plinth.runtime.arrays import with_window
 from plinth.train.settings import network_digest
 
 #: Devices of profiles by those of kernels: what a profile calls a board says its port.
@@ -81,7 +80,7 @@ def fitting_widths(network: Network, device: KernelDevice, profiles: Sequence[Pr
         if device.kind == NUMPY:
             chosen = widest(network, _cache_bytes(profile), lambda some: NumpyDevice().memory_bytes(some, batch))
         else:
-            parameters = device.parameters if device.kind != "serial" else with_window(device.parameters)
+            parameters = device.parameters if device.kind != "serial" else device.parameters.with_window
             words = min((memory_mib << 20) // parameters.word_bytes, parameters.most_memory_words)
             # Memory is what lowering says, of a die of whatever kind.
             die = golden_die(parameters, 1)

@@ -27,7 +27,7 @@ from plinth.plan.planning import data_parallel
 from plinth.profile.batches import MeasuredBatch, TimedTransfer, operation_of, random_batch, training_rule
 from plinth.profile.timing import busy_seconds
 from plinth.profile.works import READ, WRITE, batch_works
-from plinth.runtime.arrays import cosim_array, golden_array, serial_array, with_window
+from plinth.runtime.arrays import cosim_array, golden_array, serial_array
 from plinth_hw.isa import layout
 from plinth_hw.isa.descriptors import HEADER_WORDS, WAITS, TaskHeader
 from plinth_hw.isa.formats import word_type
@@ -213,5 +213,5 @@ def serial_die(parameters: DieParameters, memory_words: int, clock_mhz: float, p
     LineError
         If the port cannot be opened, or there is no host bridge behind it.
     """
-    parameters = with_window(parameters)
+    parameters = parameters.with_window
     return DieDevice(f"serial:{port}", parameters, memory_words, serial_array(parameters, [(port, baud)]), clock_mhz)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,7 +108,7 @@ def pseudo_terminals(parameters: DieParameters, dies: int, memory_words: int, *,
     """
     from plinth_sim.rtl.pseudo_terminal import PseudoTerminals
 
-    return PseudoTerminals(cosim_array(with_window(parameters), dies, memory_words, threads=threads,
+    return PseudoTerminals(cosim_array(parameters.with_window, dies, memory_words, threads=threads,
                                        bridge=BridgeParameters(cycles_per_bit=LEAST_CYCLES))[0])
 
 
@@ -124,14 +124,9 @@ def simulated_serial_array(parameters: DieParameters, memory_words: int, cycles_
     from plinth.driver.serial import SerialArray
     from plinth_sim.rtl.simulated_port import SimulatedPort
 
-    parameters = with_window(parameters)
+    parameters = parameters.with_window
     array = cosim_array(parameters, 1, memory_words, bridge=BridgeParameters(cycles_per_bit=cycles_per_bit))[0]
     return SerialArray(parameters, [SimulatedPort(array, cycles_per_second=clock_hz)]), array
-
-
-def with_window(parameters: DieParameters) -> DieParameters:
-    """A die whose memory is reached by its registers."""
-    return parameters if parameters.has_window else replace(parameters, window=True)
 
 
 def serial_array(parameters: DieParameters, ports: Iterable[tuple[str, int]]) -> SerialArray:

@@ -1,12 +1,14 @@
 """The Verilog of dies, its digests, and what goes wrong with the tools that make it."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from fractions import Fraction
 from pathlib import Path
 
 from plinth.errors import UserError
 from plinth_hw.installation import cache_root
+from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -50,8 +52,8 @@ def die_digest(parameters: DieParameters) -> str:
         return verilog_digest(die_verilog(parameters))
 
 
-def synthesizable_verilog(parameters: DieParameters) -> str:
-    """Verilog of a die for other tools, as ``python -m plinth_hw`` writes it.
+def synthesizable_verilog(parameters: DieParameters, bridge: BridgeParameters | None = None) -> str:
+    """Verilog of a die for other tools, with a host bridge in front if its parameters are given.
 
     Raises
     ------
@@ -61,8 +63,45 @@ def synthesizable_verilog(parameters: DieParameters) -> str:
     from plinth_sim.rtl.elaborate import die_verilog
 
     with tool_errors():
-        (text,) = die_verilog(parameters, "cells").values()
+        (text,) = die_verilog(parameters, "cells", bridge).values()
     return text
+
+
+def export(parameters: DieParameters, path: Path, kinds: Collection[str], *, clock_mhz: float,
+           baud: int | None = None) -> dict[Path, str]:
+    """Files of a die for other tools: its Verilog, and what stands beside it.
+
+    Parameters
+    ----------
+    path : Path
+        Of the Verilog.
+    kinds : collection of str
+        What stands beside it (:data:`plinth_hw.integrate.package.KINDS`).
+    clock_mhz : float
+        In MHz, of constraints and of the serial line.
+    baud : int or None
+        Rate of the serial line of a host bridge in front of the die, whose memory then is behind its registers as
+        well; None: there is none.
+
+    Raises
+    ------
+    UserError
+        If the line is too fast for the clock; and as :func:`die_digest`.
+    """
+    from plinth_hw.integrate.package import beside
+    from plinth_sim.rtl.elaborate import module_name
+
+    bridge = None
+    if baud is not None:
+        parameters = parameters.with_window
+        try:
+            bridge = BridgeParameters(cycles_per_bit=Fraction(round(clock_mhz * 1_000_000), baud))
+        except ValueError:
+            raise UserError(f"baud={baud} is too fast for a clock of {clock_mhz:g} MHz; give at most "
+                            f"{round(clock_mhz * 1_000_000) // LEAST_CYCLES}, or a faster clock") from None
+    text = synthesizable_verilog(parameters, bridge)
+    return {path: text, **{path.with_name(name): own for name, own in beside(
+        parameters, bridge, path.stem, module_name(parameters, bridge), kinds, clock_mhz).items()}}
 
 
 def harness_digest() -> str:

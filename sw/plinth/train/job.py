@@ -27,7 +27,7 @@ from plinth.output import check_writable, write_json
 from plinth.plan.plan import Plan
 from plinth.plan.plan_file import check_use
 from plinth.plan.planning import check_prediction, plan_network, predicted_seconds
-from plinth.runtime.arrays import WaveWindow, bitstream_digest, cosim_array, golden_array, serial_array, with_window
+from plinth.runtime.arrays import WaveWindow, bitstream_digest, cosim_array, golden_array, serial_array
 from plinth.runtime.numpy_executor import NumpyExecutor
 from plinth.runtime.transports import ProcessTransport
 from plinth.step.build import step_of
@@ -162,7 +162,7 @@ def run_job(options: JobOptions, progress: Progress, say: Callable[[str], None])
     network, array = options.network, options.array
     parameters = array.die_parameters()
     if options.device == "serial":
-        parameters = with_window(parameters)
+        parameters = parameters.with_window
     if options.device != NUMPY:
         check_array(array)
     dataset = samples(options.data, network, _conversion(options))

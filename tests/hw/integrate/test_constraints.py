@@ -6,12 +6,11 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from tests.support.refusal import refused
 
-from plinth_hw.__main__ import main
 from plinth_hw.die import Die
 from plinth_hw.integrate import constraints
+from plinth_hw.integrate.package import CONSTRAINTS, beside
 from plinth_hw.isa.parameters import preset
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 from plinth_sim.rtl.pins import module_ports
@@ -84,31 +83,20 @@ def test_every_port_is_constrained(name: str) -> None:
         with pytest.raises(AssertionError):
             check(text, ports | {"extra": ("input", 1)}, 4)
         with pytest.raises(AssertionError):
-            check(text.replace("axil__awvalid", "axil__awvalid[*]"), ports, 4)
+            check(text.replace("axil_awvalid", "axil_awvalid[*]"), ports, 4)
         with pytest.raises(KeyError):
             check(text, {port: ports[port] for port in ports if port != "irq"}, 4)
         assert ("uncertainty" in text) == (dialect == "sdc")
 
 
-def test_files_in_the_folder_are_those_of_the_demo(tmp_path: Path) -> None:
-    outcome = CliRunner().invoke(main, ["ndp-demo", "--constraints", str(tmp_path)])
-    assert outcome.exit_code == 0
-    for dialect in constraints.DIALECTS:
-        file = f"die.{dialect}"
-        assert (tmp_path / file).read_text() == (FOLDER / file).read_text(), \
-            "run: python -m plinth_hw ndp-demo --constraints constraints"
+def test_files_in_the_folder_are_those_of_the_demo() -> None:
+    for file, text in beside(preset("ndp-demo"), None, "die", "ndp_demo", [CONSTRAINTS]).items():
+        assert text == (FOLDER / file).read_text(), (
+            f"copy {file} of: plinth verilog ndp-demo --constraints --out build/die.v")
 
 
-def test_bad_input(tmp_path: Path) -> None:
+def test_bad_input() -> None:
     with refused(ValueError, match="Clock must be above 0 MHz, not 0"):
         constraints.text(Die(preset("ndp-tiny")), "die", 0, "sdc")
     with refused(ValueError, match="Dialect must be one of sdc, xdc, not 'lpf'"):
         constraints.text(Die(preset("ndp-tiny")), "die", 1, "lpf")  # type: ignore[arg-type]
-    for arguments, words in ((["--clock", "0"], "--clock"), (["--fusesoc"], "name it with --out"),
-                             (["--fusesoc", "--out", "die.core"], "to end in .v"),
-                             (["--constraints", str(FOLDER / "die.sdc")], "die.sdc")):
-        refusal = CliRunner().invoke(main, ["ndp-tiny", *arguments])
-        assert refusal.exit_code == 2 and words in refusal.output, refusal.output
-    (tmp_path / "file").write_text("")
-    refusal = CliRunner().invoke(main, ["ndp-tiny", "--constraints", str(tmp_path / "file" / "under")])
-    assert refusal.exit_code == 2 and "name a file that can be written" in refusal.output, refusal.output

@@ -53,7 +53,7 @@ def test_the_dies_reset_is_held(cycles: int) -> None:
 def test_bad_input(tmp_path: Path) -> None:
     platform = GenericPlatform("", [])
     missing = tmp_path / "die.v"
-    with pytest.raises(ValueError, match="must hold module ndp_tiny: write it with python -m plinth_hw ndp-tiny --out"):
+    with pytest.raises(ValueError, match="must hold module ndp_tiny: write it with plinth verilog ndp-tiny --out"):
         LiteXDie(platform, preset("ndp-tiny"), missing)
     missing.write_text("module ndp_demo(")
     with pytest.raises(ValueError, match="must hold module ndp_tiny"):

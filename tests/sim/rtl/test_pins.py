@@ -3,7 +3,7 @@
 import pytest
 from tests.support.standin import standin
 
-from plinth_sim.rtl.pins import accessors, member, module_ports
+from plinth_sim.rtl.pins import accessors, module_ports
 
 
 def test_ports_of_both_styles() -> None:
@@ -27,14 +27,9 @@ def test_missing_module() -> None:
         module_ports("module x; endmodule", "top")
 
 
-def test_member_names() -> None:
-    assert member("axi_0__arvalid") == "axi_0___05Farvalid"
-    assert member("clk") == "clk"
-
-
 def test_missing_port_is_named() -> None:
     ports = module_ports(standin()["standin.sv"], "standin")
     accessors(ports)
-    del ports["axi_0__rlast"]
-    with pytest.raises(ValueError, match="the die has no port axi_0__rlast"):
+    del ports["axi_0_rlast"]
+    with pytest.raises(ValueError, match="the die has no port axi_0_rlast"):
         accessors(ports)

@@ -33,4 +33,4 @@ def test_a_difference_leaves_waves_of_its_step(monkeypatch: pytest.MonkeyPatch) 
     start, stop, name = re.search(r"waves of cycles (\d+) to (\d+): (\S+)", str(caught.value)).groups()
     first, last = vcd.cycles(Path(name))
     assert int(start) <= first <= last < int(stop) <= int(start) + WINDOW_CYCLES
-    assert {"axi_0__araddr", "link_out_0__flit", "irq"} <= vcd.signals(Path(name))
+    assert {"axi_0_araddr", "link_out_0_flit", "irq"} <= vcd.signals(Path(name))

@@ -1,0 +1,78 @@
+# amaranth: UnusedElaboratable=no
+"""Attributes of ports, held against the Verilog; and the packaging script, run by a Tcl interpreter on stand-ins."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plinth_hw import emit
+from plinth_hw.die import Die
+from plinth_hw.host.top import SerialDie
+from plinth_hw.host.uart import Receiver
+from plinth_hw.integrate import vivado
+from plinth_hw.integrate.package import KINDS, beside
+from plinth_hw.isa.frames import BridgeParameters
+from plinth_hw.isa.operations import Engine
+from plinth_hw.isa.parameters import preset
+from plinth_sim.rtl.pins import module_ports
+
+SMALL = preset("ndp-tiny", engines=frozenset({Engine.TRANSFER}))
+BRIDGE = BridgeParameters(cycles_per_bit=8)
+
+
+@pytest.mark.parametrize("bridge", [None, BRIDGE])
+def test_attributes_stand_before_their_ports(bridge: BridgeParameters | None) -> None:
+    top: Any = SerialDie(SMALL.with_window, bridge) if bridge else Die(SMALL)
+    text = emit.verilog(top, "top", attributes=vivado.attributes(top))
+    found = dict(re.findall(r'^  \(\* X_INTERFACE_INFO = "([^"]*)".*\*\)\n  (?:input|output) [^;]*?(\w+) ?;$', text,
+                            re.MULTILINE))
+    names = {port: info for info, port in found.items()}
+    ports = module_ports(text, "top")
+    assert names.keys() <= ports.keys()
+    left = {name for name in ports if name not in names}
+    assert left == {"busy", "done", "error"} | {name for name in ports if name.startswith("link_")}
+    assert names["axi_0_rdata"] == "xilinx.com:interface:aximm:1.0 axi_0 RDATA"
+    assert names["clk"] == "xilinx.com:signal:clock:1.0 clk CLK"
+    assert ("axil_awvalid" in names) == (bridge is None) and ("rx" in names) == (bridge is not None)
+    (line,) = (line for line in text.splitlines() if "PROTOCOL AXI4," in line)
+    bits, width = ports["axi_0_rdata"][1], ports["axi_0_araddr"][1]
+    assert f"XIL_INTERFACENAME axi_0, PROTOCOL AXI4, DATA_WIDTH {bits}, ADDR_WIDTH {width}" in line
+    buses = "axi_0" if bridge else "axil:axi_0"
+    assert f"XIL_INTERFACENAME clk, ASSOCIATED_BUSIF {buses}, ASSOCIATED_RESET rst" in text
+
+
+def test_an_attribute_needs_its_port() -> None:
+    with pytest.raises(ValueError, match="there is no port 'clok' for an attribute"):
+        emit.verilog(Receiver(8), "top", attributes={"clok": "(* a = 1 *)"})
+
+
+def test_the_packaging_script_runs(tmp_path: Path) -> None:
+    tkinter = pytest.importorskip("tkinter")
+    parameters = SMALL.with_window
+    texts = beside(parameters, None, "die", "ndp_tiny", KINDS)
+    assert sorted(texts) == ["die.core", "die.f", "die.sdc", "die.tcl", "die.vlt", "die.xdc", "die_ip.tcl"]
+    (tmp_path / "die.v").write_text("")
+    (tmp_path / "die_ip.tcl").write_text(texts["die_ip.tcl"])
+    interpreter = tkinter.Tcl()
+    calls: list[tuple[str, ...]] = []
+
+    def stand_in(name: str) -> None:
+        def called(*words: str) -> str:
+            calls.append((name, *words))
+            return f"<{name}>"
+
+        interpreter.createcommand(name, called)
+
+    interpreter.eval("namespace eval ipx {}")
+    for name in ("create_project", "add_files", "set_property", "current_fileset", "close_project", *(
+            f"ipx::{name}" for name in ("package_project", "current_core", "associate_bus_interfaces",
+                                        "create_xgui_files", "update_checksums", "check_integrity", "save_core"))):
+        stand_in(name)
+    interpreter.eval(f"source {{{tmp_path / 'die_ip.tcl'}}}")
+    assert ("add_files", str(tmp_path / "die.v")) in calls
+    assert ("set_property", "top", "ndp_tiny", "<current_fileset>") in calls
+    buses = [call[2] for call in calls if call[0] == "ipx::associate_bus_interfaces"]
+    assert sorted(buses) == ["axi_0", "axil"] == sorted(vivado.buses(Die(parameters)))
+    assert calls[-2:] == [("ipx::save_core", "<ipx::current_core>"), ("close_project",)]
