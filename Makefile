@@ -78,10 +78,11 @@ lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each
 verilog: $(STAMP) ## synthesizable Verilog of a die (PRESET=ndp-demo), into build/verilog/
 	@$(BIN)/plinth verilog $(PRESET)
 
-registers: $(STAMP) ## register map of a die (PRESET=ndp-demo) as SystemRDL, C header and pages, into build/registers/
+registers: $(STAMP) ## register map of a die (PRESET=ndp-demo) as SystemRDL, C headers and pages, into build/registers/
 	@mkdir -p $(BUILD)/registers
 	@$(BIN)/python -m plinth_hw.isa --rdl $(PRESET) $(BUILD)/registers/$(PRESET).rdl
 	@$(BIN)/peakrdl c-header $(BUILD)/registers/$(PRESET).rdl -o $(BUILD)/registers/$(PRESET).h
+	@$(BIN)/plinth header $(PRESET) --out $(BUILD)/registers/$(PRESET)-tasks.h
 	@$(BIN)/peakrdl html $(BUILD)/registers/$(PRESET).rdl -o $(BUILD)/registers/$(PRESET)
 
 bench: $(STAMP) ## utilisation and speed, into build/bench.json (ONLY=name)

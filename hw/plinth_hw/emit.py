@@ -112,7 +112,7 @@ class Emission:
         return list(done.values())
 
 
-class Port(NamedTuple):
+class ModulePort(NamedTuple):
     """A port of a component's module.
 
     Attributes
@@ -141,7 +141,7 @@ class Port(NamedTuple):
         return self.flow is wiring.Out
 
 
-def ports(component: Any) -> list[Port]:
+def ports(component: Any) -> list[ModulePort]:
     """Ports that a component's module has beside clock and reset.
 
     Raises
@@ -149,7 +149,7 @@ def ports(component: Any) -> list[Port]:
     ValueError
         If two would have the same name.
     """
-    found = [Port(str(path[0]), "_".join(map(str, path[1:])), member.flow, Value.cast(value))
+    found = [ModulePort(str(path[0]), "_".join(map(str, path[1:])), member.flow, Value.cast(value))
              for path, member, value in component.signature.flatten(component)]
     twice = [name for name, count in Counter(port.name for port in found).items() if count > 1]
     if twice:

@@ -59,8 +59,8 @@ def test_it_writes_a_host_bridge_and_what_stands_beside(tmp_path: Path, monkeypa
     (["serial", "ndp-huge"], ["preset 'ndp-huge' is unknown; choose one of ", *PRESETS]),
     (["verilog"], ["Missing argument 'PRESET'"]),
     (["verilog", "ndp-tiny", "--baud", "9600"], ["--baud is of a host bridge; give --bridge as well"]),
-    (["verilog", "ndp-tiny", "--bridge", "--clock", "1"], ["--baud 3000000 is too fast for a clock of 1 MHz; give at "
-                                                           "most 250000"]),
+    (["verilog", "ndp-tiny", "--bridge", "--clock", "1"], ["a line of 3000000 baud is too fast for a clock of "
+                                                           "1 MHz; give at most 250000 baud"]),
     (["verilog", "ndp-tiny", "--fusesoc", "--out", "die.core"], ["--out die.core must end in .v"]),
     (["verilog", "ndp-tiny", "--out", "."], ["'.' is a folder, a pipe or a device; give the name of a file"])])
 def test_mistakes_are_one_line(arguments: list[str], needles: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,9 +22,9 @@ _LONE = {"irq": ("xilinx.com:signal:interrupt:1.0 irq INTERRUPT", "SENSITIVITY L
 _DATA, _ADDRESS, _BURST = "wdata", "araddr", "arlen"
 
 
-def buses(component: wiring.Component) -> dict[str, Mapping[str, emit.Port]]:
+def buses(component: wiring.Component) -> dict[str, Mapping[str, emit.ModulePort]]:
     """The AXI interfaces of a component: their ports by pin, by their names."""
-    found: dict[str, dict[str, emit.Port]] = {}
+    found: dict[str, dict[str, emit.ModulePort]] = {}
     for port in emit.ports(component):
         found.setdefault(port.interface, {})[port.pin] = port
     return {name: pins for name, pins in found.items() if _DATA in pins}
@@ -36,7 +36,7 @@ def _attribute(info: str, parameters: str = "") -> str:
     return f'(* X_INTERFACE_INFO = "{info}"{given} *)'
 
 
-def _bus_parameters(pins: Mapping[str, emit.Port]) -> str:
+def _bus_parameters(pins: Mapping[str, emit.ModulePort]) -> str:
     return (f"PROTOCOL {'AXI4' if _BURST in pins else 'AXI4LITE'}, DATA_WIDTH {len(pins[_DATA].value)}, "
             f"ADDR_WIDTH {len(pins[_ADDRESS].value)}")
 

@@ -7,14 +7,15 @@ register map of a die as SystemRDL (:mod:`~plinth_hw.isa.rdl`).
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from plinth_hw.isa import machine, registers
+from plinth_hw.isa import machine, registers, worked_example
 from plinth_hw.isa.comments import comments, shared_comments
 from plinth_hw.isa.descriptors import BODY_WORDS, DESCRIPTOR_WORDS, HEADER_WORDS, Pointer, Record, TaskHeader
+from plinth_hw.isa.formats import Factor
 from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, width
 from plinth_hw.isa.limits import PARAMETERS
 from plinth_hw.isa.matrix_bodies import MatrixBody, RowStationaryBody
@@ -23,6 +24,7 @@ from plinth_hw.isa.operations import (
     Engine,
     ErrorCode,
     MatrixOperation,
+    OptimiserOperation,
     Traffic,
     TransferOperation,
     UpdateOperation,
@@ -30,13 +32,17 @@ from plinth_hw.isa.operations import (
 )
 from plinth_hw.isa.parameters import PRESETS
 from plinth_hw.isa.rdl import rdl
+from plinth_hw.isa.register_map import register_map
 from plinth_hw.isa.transfer_bodies import CodeBody, TransferBody, TransformBody
-from plinth_hw.isa.update_bodies import CollectiveBody, RouteBody
+from plinth_hw.isa.update_bodies import CollectiveBody, OptimiserBody, RouteBody
 from plinth_hw.isa.vector_body import VectorBody, VectorFunction, VectorInstruction, VectorMove, VectorOp, VectorRegion
+from plinth_hw.isa.winograd import MATRICES, PLAIN, TRANSFORMS
 from plinth_hw.terminal.files import write_text
 from plinth_hw.terminal.program import program
 
 BEGIN, END = "<!-- isa begin -->\n", "<!-- isa end -->\n"
+#: The preset whose registers after reset the guide shows.
+RESETS_OF = "ndp-demo"
 
 
 def _fields(layout: type[Struct], first: int = 0, prefix: str = "") -> Iterator[tuple[int, int, str]]:
@@ -80,12 +86,31 @@ def _enum_table(enum: type[Enum]) -> Iterator[str]:
         yield f"| {member.value} | `{member.name}` | {texts.get(member.name, '')} |"
 
 
-def _register_table(enum: type[Any], width: int) -> Iterator[str]:
+def _register_table(enum: type[Any], width: int, resets: Mapping[str, str] | None = None) -> Iterator[str]:
     texts = shared_comments(enum)
-    yield "| address | register | meaning |"
-    yield "| ---: | --- | --- |"
+    yield f"| address | register | {'after reset | ' if resets is not None else ''}meaning |"
+    yield f"| ---: | --- | {'---: | ' if resets is not None else ''}--- |"
     for member in enum:
-        yield f"| `{member.value:#0{width + 2}x}` | `{member.name}` | {member.access.value}: {texts[member.name]} |"
+        reset = "" if resets is None else f" {resets.get(member.name, '')} |"
+        yield (f"| `{member.value:#0{width + 2}x}` | `{member.name}` |{reset} {member.access.value}: "
+               f"{texts[member.name]} |")
+
+
+def _resets() -> dict[str, str]:
+    """What registers hold after reset: constants and what hosts write, of :data:`RESETS_OF`."""
+    return {entry.name: f"`{entry.reset:#x}`" for entry in register_map(PRESETS[RESETS_OF])
+            if entry.engine is None and entry.reset is not None}
+
+
+def _matrices() -> Iterator[str]:
+    """The matrices that transforms name."""
+    names = ["1", *(f"{name} of F({outputs}, {taps})" for outputs, taps in TRANSFORMS
+                    for name in ("B^T", "A", "B", "A^T")), *(f"1, of {side}" for side in PLAIN)]
+    yield "| number | matrix | rows |"
+    yield "| ---: | --- | --- |"
+    for number, (name, matrix) in enumerate(zip(names, MATRICES, strict=True)):
+        rows = "; ".join(" ".join(map(str, row)) for row in matrix)
+        yield f"| {number} | {name} | `{rows}` |"
 
 
 def _limit_table() -> Iterator[str]:
@@ -111,15 +136,19 @@ def tables() -> str:
         ("Instruction of a vector body", VectorInstruction),
         ("Collective body", CollectiveBody), ("Route body", RouteBody),
         ("Transfer body", TransferBody),
-        ("Transform body", TransformBody), ("Code body", CodeBody), ("Completion record", Record)]
+        ("Transform body", TransformBody), ("Code body", CodeBody), ("Optimiser body", OptimiserBody),
+        ("Factor", Factor), ("Completion record", Record)]
     for title, layout in parts:
         lines += [f"### {title}", "", *_layout_table(layout), ""]
     enums: list[type[Code]] = [Engine, MatrixOperation, VectorOperation, VectorOp,
                               VectorFunction, CollectiveOperation, UpdateOperation, Traffic,
-                              TransferOperation, ErrorCode]
+                              TransferOperation, OptimiserOperation, ErrorCode, machine.Machine]
     for enum in enums:
         lines += [f"### {enum.__name__}", "", *_enum_table(enum), ""]
-    lines += ["## Registers", "", *_register_table(registers.Register, 3), ""]
+    lines += ["### Matrices of transforms", "", "`TransformBody.down` and `across` name them; a row has the "
+              "coefficients of a result.", "", *_matrices(), ""]
+    lines += ["## Registers", "", f"After reset: constants, and what hosts write, of `{RESETS_OF}`.", "",
+              *_register_table(registers.Register, 3, _resets()), ""]
     lines += ["Arrays of registers:", "", "| address | register | at most | meaning |", "| ---: | --- | ---: | --- |"]
     texts = comments(registers)
     for name, array in registers.ARRAYS.items():
@@ -145,6 +174,9 @@ def tables() -> str:
             f"| {preset.output_buffer_words * sum_kib:g} KiB "
             f"| 2 x {preset.vector_buffer_words * kib:g} KiB "
             + (f"| {preset.flit_words} words x {preset.link_rate} a cycle |" if preset.ports else "| none |"))
+    lines += ["", "## A product, in numbers", "",
+              f"C = A B, {worked_example.SIZE} x {worked_example.SIZE}, on `{worked_example.PRESET}`: what a host "
+              "writes. Words that are left out of the descriptor are 0.", "", *worked_example.table()]
     return "\n".join(lines) + "\n"
 
 

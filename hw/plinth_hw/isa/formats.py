@@ -146,8 +146,11 @@ class Fixed:
 class Factor(Struct):
     """What fixed-point numbers are multiplied by: ``mantissa / 2^shift``, or less than zero as much."""
 
+    #: Its digits, a whole number.
     mantissa: unsigned(16)
+    #: They are divided by 2^shift; the product is rounded once, to nearest, ties to even.
     shift: unsigned(5)
+    #: Below zero.
     negative: unsigned(1)
     reserved: unsigned(10)
 

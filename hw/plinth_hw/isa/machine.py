@@ -6,7 +6,9 @@ from plinth_hw.isa.layout import Code, Struct, unsigned
 class Machine(Code, bits=8):
     """What a matrix engine can be."""
 
+    #: Operands move through PEs from two sides.
     SYSTOLIC = 0
+    #: Rows of filters stay in PEs, sums go down the columns.
     ROW_STATIONARY = 1
 
 

@@ -132,7 +132,7 @@ class Register(_Register):
     ERROR_TASK = 0x020
     #: engine number (bits 7:0), counter (15:8), other die (25:16), port (31:26)
     ERROR_INFO = 0x024, Access.RO, ErrorInfo
-    #: cycles without progress before TIMEOUT; 0 switches the watchdog off; the largest number after reset
+    #: cycles without progress before TIMEOUT; 0 switches the watchdog off; 10^8 after reset
     WATCHDOG = 0x028, Access.RW
     #: this die's number
     DIE = 0x02C, Access.RW

@@ -1,4 +1,4 @@
-"""The command that takes a die into other people's designs: `verilog`."""
+"""Commands that take a die into other people's designs: `verilog`, `header`."""
 
 from __future__ import annotations
 
@@ -50,3 +50,20 @@ def verilog(preset: str, out: Path | None, bridge: bool, baud: int | None, clock
     for place in files:
         if place != path:
             click.echo(str(place))
+
+
+@cli.command()
+@click.argument("preset", type=Name())
+@click.option("--out", type=OutputFile(), help="file to write; default: headers/PRESET.h in the build folder")
+def header(preset: str, out: Path | None) -> None:
+    """Write registers, descriptors, records and codes of a die as a C header, for software without a driver."""
+    from plinth.api.choices import die_of
+    from plinth.output import check_writable, write_whole
+    from plinth_hw.installation import output_root
+    from plinth_hw.isa.c_header import c_header
+
+    text = c_header(die_of(preset))
+    path = out or output_root() / "headers" / f"{preset}.h"
+    check_writable(path)
+    write_whole(path, lambda place: place.write_text(text, encoding="utf-8"))
+    click.echo(f"{path}: {text.count('#define'):,} names")

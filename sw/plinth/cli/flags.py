@@ -11,7 +11,7 @@ from plinth.update.law import NUMBERS
 FLAGS = {"check_every": "--check", "clock_mhz": "--clock-mhz", "dense_from": "--dense-from",
          "lists": "--parts", "memory_mib": "--memory", "profiles": "--profile", "save_every": "--save-every",
          "x": "--data", **{name: f"--{name}" for name in (
-             "accuracy", "array", "baseline", "batch", "baud", "beta", "bitstream", "change", "clock", "copies", "cost",
+             "accuracy", "array", "baseline", "batch", "beta", "bitstream", "change", "clock", "copies", "cost",
              "device", "die", "dies", "draw", "epochs", "format", "kernels", "kinks", "local", "machine", "memory",
              "merge", "metric", "model", "out", "patience", "plan", "planner", "predict", "push", "rate", "reduce",
              "resume", "save", "scale", "seed", "shares", "slow", "steps", "stochastic", "threads", "tolerance",

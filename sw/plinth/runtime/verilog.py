@@ -97,8 +97,8 @@ def export(parameters: DieParameters, path: Path, kinds: Collection[str], *, clo
         try:
             bridge = BridgeParameters(cycles_per_bit=Fraction(round(clock_mhz * 1_000_000), baud))
         except ValueError:
-            raise UserError(f"baud={baud} is too fast for a clock of {clock_mhz:g} MHz; give at most "
-                            f"{round(clock_mhz * 1_000_000) // LEAST_CYCLES}, or a faster clock") from None
+            raise UserError(f"a line of {baud} baud is too fast for a clock of {clock_mhz:g} MHz; give at most "
+                            f"{round(clock_mhz * 1_000_000) // LEAST_CYCLES} baud, or a faster clock") from None
     text = synthesizable_verilog(parameters, bridge)
     return {path: text, **{path.with_name(name): own for name, own in beside(
         parameters, bridge, path.stem, module_name(parameters, bridge), kinds, clock_mhz).items()}}

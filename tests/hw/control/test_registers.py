@@ -115,7 +115,7 @@ class Map:
             **{regs.BASES + 4 * base: bits for base in range(regs.BASE_COUNT)},
             **dict.fromkeys(self.routes, max(1, (parameters.ports - 1).bit_length()))}
         self.values: dict[int, int] = dict.fromkeys(self.widths, 0)
-        self.values[Register.WATCHDOG] = self.values[Register.MEMORY_WORDS] = ONES
+        self.values[Register.WATCHDOG], self.values[Register.MEMORY_WORDS] = 100_000_000, ONES
         self.values[Register.DIES] = 1 << parameters.die_bits
         for rate in (*([Register.LINK_RATE] if parameters.ports else []), *self.port_rates):
             self.values[rate] = rate_word(parameters.link_rate)

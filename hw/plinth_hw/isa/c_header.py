@@ -1,0 +1,181 @@
+"""A die's registers, descriptors, records and codes as a C header (C99, C++11), for software without a driver.
+
+A field is a macro of two numbers, its lowest bit and its width, which two functions take::
+
+    uint32_t task[PLINTH_DESCRIPTOR_WORDS] = {0};
+    plinth_put(task, PLINTH_TASK_ENGINE, PLINTH_ENGINE_MATRIX);
+    plinth_put(task, PLINTH_MATRIX_A, PLINTH_POINTER(2, 0x100));
+
+Bits are counted from the descriptor's first word, of bodies too. Fields of which there are several have their number as
+an argument.
+"""
+
+import re
+from collections.abc import Iterator
+from enum import IntFlag
+from typing import Any
+
+from plinth_hw.isa import machine, registers
+from plinth_hw.isa.comments import comments, shared_comments
+from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, HEADER_WORDS, RECORD_WORDS, Pointer, Record, TaskHeader
+from plinth_hw.isa.identity import identity
+from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, width
+from plinth_hw.isa.machine import Machine
+from plinth_hw.isa.matrix_bodies import MatrixBody, RowStationaryBody
+from plinth_hw.isa.operations import OPERATIONS, Engine, ErrorCode, Traffic, UpdateOperation
+from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
+from plinth_hw.isa.registers import ControlBits, EngineRegister, EngineState, Register, Status
+from plinth_hw.isa.transfer_bodies import CodeBody, TransferBody, TransformBody
+from plinth_hw.isa.update_bodies import CollectiveBody, OptimiserBody, RouteBody
+from plinth_hw.isa.vector_body import VectorBody, VectorFunction, VectorOp
+
+PREFIX = "PLINTH_"
+#: What stands behind the header of a descriptor.
+BODIES: tuple[type[Struct], ...] = (MatrixBody, RowStationaryBody, VectorBody, CollectiveBody, RouteBody, TransferBody,
+                                    TransformBody, CodeBody, OptimiserBody)
+#: What stands by itself: at the beginning of a descriptor, of a record, in a register.
+LAYOUTS: tuple[type[Struct], ...] = (TaskHeader, Record, registers.ErrorInfo, registers.LinkRate,
+                                     registers.WaitCounter, machine.MachineInfo, machine.Formats, machine.ArraySize,
+                                     machine.Ports)
+CODES: tuple[type[Code], ...] = (Engine, *OPERATIONS.values(), VectorOp, VectorFunction, UpdateOperation, Traffic,
+                                 ErrorCode, Machine)
+FLAGS: tuple[type[IntFlag], ...] = (ControlBits, Status, EngineState)
+
+_FUNCTIONS = """\
+/* Put a value into a field of words, low word first; the field's macro is its lowest bit and its width. */
+static inline void plinth_put(uint32_t *words, unsigned first, unsigned bits, uint64_t value)
+{
+    while (bits) {
+        const unsigned low = first % 32, here = bits < 32 - low ? bits : 32 - low;
+        const uint32_t mask = (uint32_t)(0xffffffffu >> (32 - here)) << low;
+        words[first / 32] = (words[first / 32] & ~mask) | ((uint32_t)(value << low) & mask);
+        value >>= here;
+        first += here;
+        bits -= here;
+    }
+}
+
+/* The value of a field of words. */
+static inline uint64_t plinth_get(const uint32_t *words, unsigned first, unsigned bits)
+{
+    uint64_t value = 0;
+    for (unsigned taken = 0; taken < bits;) {
+        const unsigned low = (first + taken) % 32, left = bits - taken, here = left < 32 - low ? left : 32 - low;
+        const uint32_t part = (words[(first + taken) / 32] >> low) & (0xffffffffu >> (32 - here));
+        value |= (uint64_t)part << taken;
+        taken += here;
+    }
+    return value;
+}
+"""
+
+
+def _upper(name: str) -> str:
+    """``MatrixOperation`` as ``MATRIX_OPERATION``."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
+
+
+def layout_name(layout: type[Struct]) -> str:
+    """What the macros of a layout's fields begin with: ``PLINTH_MATRIX`` of MatrixBody."""
+    return PREFIX + _upper(layout.__name__.removesuffix("Body").removesuffix("Header").removesuffix("Info"))
+
+
+def fields(layout: type[Struct], first: int = 0, prefix: str = "", strides: tuple[int, ...] = ()
+           ) -> Iterator[tuple[str, int, int, tuple[int, ...], str]]:
+    """Of every field its name, with those of layouts in the layout in front, first bit, width, bits from one to the
+    next of each number that it has, and comment; first bits count from ``first``."""
+    texts = comments(layout)
+    for name, field in layout.FIELDS.items():
+        if name.startswith("reserved"):
+            continue
+        shape, own = field.shape, strides
+        if isinstance(shape, Repeat):
+            shape, own = shape.shape, (*strides, width(shape.shape))
+        start, label = first + field.offset, f"{prefix}{name}"
+        if isinstance(shape, type) and issubclass(shape, Struct) and shape is not Pointer:
+            yield from fields(shape, start, f"{label}_", own)
+        else:
+            yield label, start, width(shape), own, texts.get(name, "")
+
+
+def _comment(text: str) -> str:
+    return f" /* {text.replace('``', '').replace('*/', '')} */" if text else ""
+
+
+def _layout(layout: type[Struct], first: int = 0) -> Iterator[str]:
+    yield f"/* {layout.__name__} */"
+    for name, start, bits, strides, text in fields(layout, first):
+        numbers = "ij"[:len(strides)]
+        arguments = f"({', '.join(numbers)})" if strides else ""
+        place = " + ".join([str(start), *(f"{stride} * ({number})" for stride, number in zip(strides, numbers,
+                                                                                             strict=True))])
+        yield f"#define {layout_name(layout)}_{name.upper()}{arguments} {place}, {bits}{_comment(text)}"
+    yield ""
+
+
+def _codes(code: type[Code]) -> Iterator[str]:
+    texts, name = comments(code), PREFIX + _upper(code.__name__)
+    yield f"/* {code.__name__} */"
+    yield from (f"#define {name}_{member.name} {member.value}{_comment(texts.get(member.name, ''))}" for member in code)
+    yield ""
+
+
+def _flags(flags: type[IntFlag]) -> Iterator[str]:
+    name = _upper(flags.__name__.removesuffix("Bits"))
+    yield from (f"#define {PREFIX}{name}_{flag.name} {flag.value:#x}u" for flag in flags)
+    yield ""
+
+
+def _registers() -> Iterator[str]:
+    yield "/* Byte addresses of registers */"
+    texts = shared_comments(Register)
+    for register in Register:
+        yield (f"#define {PREFIX}REG_{register.name} {register.value:#05x}u"
+               f"{_comment(f'{register.access.value}: {texts[register.name]}')}")
+    array_texts = comments(registers)
+    for name, array in registers.ARRAYS.items():
+        yield (f"#define {PREFIX}REG_{name}(n) ({array.first:#06x}u + {array.step}u * (n))"
+               f"{_comment(f'{array.access.value}: {array_texts[name]}')}")
+    yield "/* Behind PLINTH_REG_ENGINES(engine) */"
+    engine_texts = shared_comments(EngineRegister)
+    for offset in EngineRegister:
+        yield f"#define {PREFIX}ENGINE_REG_{offset.name} {offset.value:#04x}u{_comment(engine_texts[offset.name])}"
+    yield ""
+
+
+def _die(die: DieParameters) -> Iterator[str]:
+    numbers: dict[str, Any] = {
+        "WORD_BITS": die.word_bits, "BEAT_WORDS": die.beat_words, "ROWS": die.rows, "COLUMNS": die.columns,
+        "INTERLEAVE": die.interleave, "COUNTERS": die.counters, "PORTS": die.ports, "AXI_PORTS": die.axi_ports,
+        "CHUNK_WORDS": die.chunk_words, "BLOCK_RAM_WORDS": die.block_ram_words,
+        "DESCRIPTOR_WORDS": DESCRIPTOR_WORDS, "RECORD_WORDS": RECORD_WORDS, "RESET_CYCLES": RESET_CYCLES}
+    yield "/* The die; descriptors and records have units of 32 bits, whatever the words of memory are */"
+    yield f'#define {PREFIX}PRESET "{die.name}"'
+    yield from (f"#define {PREFIX}{name} {value}" for name, value in numbers.items())
+    yield "/* What its identity registers hold; VERILOG_DIGEST is the text's */"
+    values = {Register.ID: registers.IDENTITY, Register.VERSION: registers.ISA_VERSION, **identity(die)}
+    del values[Register.VERILOG_DIGEST]
+    yield from (f"#define {PREFIX}VALUE_{register.name} {value:#010x}u" for register, value in values.items())
+    yield ""
+
+
+def c_header(die: DieParameters) -> str:
+    """The header of a die, byte for byte the same from run to run.
+
+    Parameters
+    ----------
+    die : DieParameters
+    """
+    guard = f"{PREFIX}{die.name.upper().replace('-', '_')}_H"
+    lines = [f"/* Registers, descriptors, records and codes of {die.name}, a die of Plinth; `plinth header {die.name}` "
+             "writes it. */", f"#ifndef {guard}", f"#define {guard}", "", "#include <stdint.h>", "", *_die(die),
+             *_registers(), *(line for flags in FLAGS for line in _flags(flags)),
+             *(line for code in CODES for line in _codes(code)),
+             "/* A pointer in a descriptor: words beyond base register `base` */",
+             f"#define {PREFIX}POINTER(base, offset) ((uint32_t)(base) << {Pointer.FIELDS['base'].offset} "
+             "| (uint32_t)(offset))", "",
+             "/* Fields: lowest bit, width. Of a descriptor, header and body, both from its first word */",
+             *(line for layout in LAYOUTS for line in _layout(layout)),
+             *(line for body in BODIES for line in _layout(body, HEADER_WORDS * WORD_BITS)), _FUNCTIONS,
+             f"#endif /* {guard} */", ""]
+    return "\n".join(lines)
