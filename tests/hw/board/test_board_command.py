@@ -39,7 +39,7 @@ def test_what_is_built(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "words"), [
-    (["ulx4m", "ndp-tiny"], "'ulx4m' is not 'ulx3s-85f'"),
+    (["ulx4m", "ndp-tiny"], "'ulx4m' is not one of 'ulx3s-85f'"),
     (["ulx3s-85f", "ndp-huge"], "'ndp-huge' is not one of"),
     (["ulx3s-85f"], "Missing argument 'PRESET'"),
     (["ulx3s-85f", "ndp-tiny", "--clock", "0"], "--clock"),

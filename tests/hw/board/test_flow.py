@@ -12,11 +12,12 @@ import pytest
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
-from amaranth_boards.ulx3s import ULX3S_85F_Platform
 
 from plinth_hw import tools
-from plinth_hw.board import flow, report, ulx3s
+from plinth_hw.board import flow, report
+from plinth_hw.board.boards import BOARDS, Board
 from plinth_hw.board.manifest import FILE, Manifest, ManifestError
+from plinth_hw.board.top import HEARTBEAT_BITS
 from plinth_hw.isa.identity import parameters_digest
 from plinth_hw.isa.parameters import preset
 
@@ -56,7 +57,7 @@ def test_a_bitstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"\xff\xff\xbd\xb3" in data and b"\x41\x11\x30\x43" in data
     assert design.met and design.clock_mhz == 50 and design.fmax_mhz > 50 and design.seeds == {1: design.fmax_mhz}
     assert design.cells["EHXPLLL"] == (1, 4) and design.cells["TRELLIS_IO"][0] == 8
-    assert design.cells["TRELLIS_FF"][0] > 24 + ulx3s.HEARTBEAT_BITS
+    assert design.cells["TRELLIS_FF"][0] > 24 + HEARTBEAT_BITS
     assert design.slowest["from"].startswith("die.") or "heartbeat" in design.slowest["from"]
     assert 1000 / design.fmax_mhz == pytest.approx(design.slowest["logic_ns"] + design.slowest["routing_ns"], rel=0.02)
     written = json.loads((tmp_path / "report.json").read_text())
@@ -90,24 +91,54 @@ def test_a_bitstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "NOT MET" in (tmp_path / "report.txt").read_text()
 
 
-def test_pins_are_those_of_the_platform() -> None:
-    text = (FOLDER / "ulx3s_85f.lpf").read_text()
-    assert text == flow.constraints(BOARD), f"run: python -m plinth_hw.board {BOARD} --pins constraints/ulx3s_85f.lpf"
-    sites = dict(re.findall(r'LOCATE COMP "(\w+)" SITE "(\w+)";', text))
-    buffers = dict(re.findall(r'IOBUF PORT "(\w+)" (.*);', text))
-    platform = ULX3S_85F_Platform()
-    wanted = {}
-    for name, number, path in (("clk25", 0, ()), ("button_fire", 0, ()), ("uart", 0, ("rx",)), ("uart", 0, ("tx",)),
-                               *(("led", number, ()) for number in range(4))):
+def pins_of(board: Board) -> dict[str, tuple[str, str]]:
+    """Site and standard of each pin of a board's top, by its port, as ``amaranth-boards`` has them."""
+    platform, found = board.make_platform(), {}
+    for name, number, part in board.wires.pins:
         resource = platform.lookup(name, number)
-        ios = resource.ios
-        for part in path:
-            (ios,) = (sub.ios for sub in resource.ios if sub.name == part)
-        wanted["__".join((f"{name}_{number}", *path, "io"))] = ios[0].names[0]
-        assert f"IO_TYPE={resource.attrs['IO_TYPE']}" in buffers["__".join((f"{name}_{number}", *path, "io"))].split()
-    assert sites == wanted and set(buffers) == set(sites)
-    assert re.findall(r"FREQUENCY PORT \"(\w+)\" ([\d.]+) HZ;", text) == [("clk25_0__io", "25000000.0")]
-    assert platform.default_clk_frequency == ulx3s.Top.CRYSTAL_HZ
+        own = next((sub for sub in resource.ios if getattr(sub, "name", None) == part), resource)
+        (pin,) = own.ios[0].map_names(platform._conn_pins, resource)
+        attributes = {**resource.attrs, **own.attrs}
+        standard = attributes.get("IO_TYPE") or attributes["IOSTANDARD"]
+        found["__".join(filter(None, (f"{name}_{number}", part, "io")))] = pin, standard
+    return found
+
+
+@pytest.mark.parametrize("name", BOARDS)
+def test_pins_are_those_of_the_platform(name: str) -> None:
+    board = BOARDS[name]
+    file = f"{name.replace('-', '_')}.{board.pins}"
+    text = (FOLDER / file).read_text()
+    assert text == flow.constraints(name), f"run: python -m plinth_hw.board {name} --pins constraints/{file}"
+    wanted, crystal = pins_of(board), f"{board.wires.crystal[0]}_0__io"
+    if board.is_open:
+        sites = dict(re.findall(r'LOCATE COMP "(\w+)" SITE "(\w+)";', text))
+        standards = {port: dict(item.split("=") for item in settings.split())["IO_TYPE"]
+                     for port, settings in re.findall(r'IOBUF PORT "(\w+)" (.*);', text)}
+        clocks = [(port, float(hertz)) for port, hertz in re.findall(r'FREQUENCY PORT "(\w+)" ([\d.]+) HZ;', text)]
+    else:
+        sites = dict(reversed(pair) for pair in re.findall(
+            r'set_property LOC (\w+) \[get_ports "(\w+)"\]', text))  # type: ignore[misc]
+        standards = {port: standard for standard, port in re.findall(
+            r'set_property IOSTANDARD "(\w+)" \[get_ports "(\w+)"\]', text)}
+        clocks = [(port, 1e9 / float(period)) for period, port in re.findall(
+            r'create_clock -name \w+ -period ([\d.]+) \[get_nets "(\w+)"\]', text)]
+    assert {port: (sites[port], standards[port]) for port in sites} == wanted and standards.keys() == sites.keys()
+    assert clocks == [(crystal, board.wires.crystal_hz)]
+    assert board.make_platform().default_clk_frequency == board.wires.crystal_hz
+
+
+def test_vivado_gets_sources_scripts_and_pins(tmp_path: Path) -> None:
+    clock, verilog, files = flow.sources("arty-a7-100", TINY, lambda clock: Echo(), 80_000_000, tmp_path)
+    assert clock == 80_000_000 and "module serial_die(" in verilog
+    assert {"plinth.v", "plinth.xdc", "plinth.tcl", "serial_die.v"} <= files.keys()
+    assert all((tmp_path / name).read_text() == text for name, text in files.items())
+    top = files["plinth.v"]
+    for cell, count in (("MMCME2_BASE", 1), ("BUFG", 2), ("IBUF", 3), ("OBUFT", 5), ("serial_die", 1)):
+        assert len(re.findall(rf"^  {cell} ", top, re.MULTILINE)) == count, cell
+    for parameter in ("CLKFBOUT_MULT_F(12.0", "CLKOUT0_DIVIDE_F(15.0", "CLKIN1_PERIOD(10.0", "DIVCLK_DIVIDE("):
+        assert f".{parameter}" in top, parameter
+    assert "-part xc7a100ti" in files["plinth.tcl"] and "serial_die.v" in files["plinth.tcl"]
 
 
 def test_a_report_is_read() -> None:

@@ -6,7 +6,7 @@ import pytest
 from amaranth.hdl import Module, ResetInserter, Signal
 from tests.support.amaranth_sim import simulate
 
-from plinth_hw.board.ulx3s import ResetExtension
+from plinth_hw.board.top import ResetExtension
 from plinth_hw.isa.parameters import RESET_CYCLES
 
 
