@@ -22,6 +22,13 @@ from pathlib import Path
 from plinth_hw.installation import cache_root, install
 from plinth_hw.terminal.activity import Activity
 
+#: Lines of logs that tell where a program is: passes of Yosys; steps and iterations of nextpnr.
+_STAGE = re.compile(
+    r"^(?:Info: *)?(?:(\d+(?:\.\d+)*\. Executing [^(.\n]*)|(iter=\d+|at iteration #\d+)|(?P<routed>\d+) \|"
+    r"|((?:Packing|Placing|Running|Routing|Promoting|Annotating|Assigning)\b[^.:\n]*))", re.MULTILINE)
+#: Seconds between looks at a program that runs, and how much of its log's end is read.
+_LOOK_SECONDS, _TAIL_BYTES = 1.0, 4096
+
 
 class ToolError(Exception):
     """A tool is missing, or failed; the message says what to do, and names the log if there is one."""
@@ -152,10 +159,31 @@ def verilog_of(netlist: str) -> str:
         raise ToolError(f"Yosys failed: {why}; see that there are room on the disk and memory for it") from error
 
 
-def run(package: str, arguments: list[str], folder: Path, log: str, program: str | None = None) -> None:
+def stage(text: str) -> str:
+    """Where Yosys or nextpnr is, by the last line of its log that tells; "" if none does."""
+    told = list(_STAGE.finditer(text))[-1:]
+    return next((f"router's iteration {line['routed']}" if line["routed"] else
+                 "".join(filter(None, line.groups())).strip() for line in told), "")
+
+
+def _follow(process: subprocess.Popen[bytes], log: Path | None, activity: Activity) -> int:
+    """The exit code, once the process has ended; meanwhile the activity tells its stage."""
+    while True:
+        try:
+            return process.wait(_LOOK_SECONDS)
+        except subprocess.TimeoutExpired:
+            if log is not None and log.exists():
+                with log.open("rb") as file:
+                    file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+                    activity.update(0, note=stage(file.read().decode(errors="replace")))
+
+
+def run(package: str, arguments: list[str], folder: Path, log: str, program: str | None = None, *,
+        own_log: str | None = None) -> None:
     """Run a program of a YoWASP wheel, at low priority, with paths relative to ``folder``.
 
-    ``program``: its name with underscores; by default the wheel's.
+    ``program``: its name with underscores; by default the wheel's. ``own_log``: what it writes beside, of which its
+    stage is shown.
 
     Raises
     ------
@@ -166,11 +194,18 @@ def run(package: str, arguments: list[str], folder: Path, log: str, program: str
     module = package.replace("-", "_")
     program = program or module.removeprefix("yowasp_")
     code = f"import sys, {module}; sys.exit({module}.run_{program}(sys.argv[1:]))"
-    with (open(folder / log, "w") as handle, Activity(f"{program} runs; its output is in {folder / log}"),
-          _compiled_kept()):
-        run = subprocess.run(["nice", sys.executable, "-c", code, *arguments], cwd=folder, stdout=handle,
-                             stderr=subprocess.STDOUT)
-    if run.returncode:
+    told = None if own_log is None else folder / own_log
+    if told is not None:
+        told.unlink(missing_ok=True)
+    with (open(folder / log, "w") as handle, Activity(f"{program} runs; its output is in {folder / log}") as activity,
+          _compiled_kept(), subprocess.Popen(["nice", sys.executable, "-c", code, *arguments], cwd=folder,
+                                             stdout=handle, stderr=subprocess.STDOUT) as process):
+        try:
+            returncode = _follow(process, told, activity)
+        except BaseException:
+            process.kill()
+            raise
+    if returncode:
         lines = (folder / log).read_text().splitlines()
-        first = next((line for line in lines if re.search("ERROR|Error", line)), f"exit code {run.returncode}")
+        first = next((line for line in lines if re.search("ERROR|Error", line)), f"exit code {returncode}")
         raise ToolError(f"{program} of {package} failed: {first.strip()}; see {folder / log}")

@@ -125,3 +125,28 @@ def test_a_full_disk_is_one_line(command: tuple[str, ...], tmp_path: Path) -> No
     told = [line for line in done.stderr.splitlines() if not line.startswith("writing the Verilog of ")]
     assert done.returncode == 2 and len(told) == 1 and "Traceback" not in done.stderr, done.stderr
     assert not (tmp_path / "die.v").exists()
+
+
+def test_where_a_program_is() -> None:
+    yosys = "1. Executing Verilog-2005 frontend: die.v\nStoring 3\n3.12.4. Executing OPT_EXPR pass (folding).\n x"
+    assert tools.stage(yosys) == "3.12.4. Executing OPT_EXPR pass" and tools.stage("nothing\n") == ""
+    for line, said in (("Info: Running Static placer...", "Running Static placer"),
+                       ("Info: iter=9 steplen=1.2", "iter=9"),
+                       ("Info:   at iteration #5: temp = 0.0, wirelen = 3", "at iteration #5"),
+                       ("Info: Routing 171 arcs.", "Routing 171 arcs"),
+                       ("Info:       4171 |        0        171 |", "router's iteration 4171")):
+        assert tools.stage(f"{yosys}\n{line}\n") == said
+
+
+def test_a_program_that_runs_tells_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "slow_tool.py").write_text(
+        "import time\ndef run_slow_tool(arguments):\n"
+        "    with open(arguments[0], 'w') as log:\n        log.write('2. Executing SLOW pass.\\n')\n"
+        "    time.sleep(1)\n    return 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(tools, "_LOOK_SECONDS", 0.05)
+    told: set[str] = set()
+    monkeypatch.setattr(tools.Activity, "update", lambda self, done, note: told.add(note))
+    tools.run("slow-tool", ["its.log"], tmp_path, "all.log", own_log="its.log")
+    assert told - {""} == {"2. Executing SLOW pass"} and (tmp_path / "its.log").exists()

@@ -163,4 +163,5 @@ def _place(command: list[str], folder: Path, clock_hz: Fraction, seeds: Sequence
 def _run(command: list[str], folder: Path, suffix: str = "") -> None:
     program, *arguments = command
     wheel, function = PROGRAMS[program]
-    tools.run(wheel, arguments, folder, f"{program}{suffix}.log", function)
+    own = next((arguments[arguments.index(flag) + 1] for flag in ("-l", "--log") if flag in arguments), None)
+    tools.run(wheel, arguments, folder, f"{program}{suffix}.log", function, own_log=own)
