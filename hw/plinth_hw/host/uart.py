@@ -16,6 +16,7 @@ from fractions import Fraction
 
 from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
+from amaranth.lib.cdc import FFSynchronizer
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.frames import check_rate
@@ -65,13 +66,14 @@ class Receiver(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # Three looks at the line behind the register that may not have settled.
-        looks = Signal(4, init=0b1111)
-        line = (looks[1] & looks[2]) | (looks[2] & looks[3]) | (looks[1] & looks[3])
+        # Three looks at the line, once it has settled.
+        settled, looks = Signal(init=1), Signal(2, init=0b11)
+        m.submodules.settle = FFSynchronizer(self.rx, settled, init=1, reset_less=False)
+        line = (settled & looks[0]) | (looks[0] & looks[1]) | (settled & looks[1])
         phase, after, tick = Signal(self._phase_bits), Signal(self._phase_bits), Signal()
         taken = Signal(3)
         m.d.comb += Cat(after, tick).eq(phase + self._step)
-        m.d.sync += [looks.eq(Cat(self.rx, looks)), phase.eq(after)]
+        m.d.sync += [looks.eq(Cat(settled, looks)), phase.eq(after)]
         with m.FSM():
             with m.State("IDLE"):
                 # The first tick is in the middle of the start bit. Edges are seen half a cycle late, and ticks come as

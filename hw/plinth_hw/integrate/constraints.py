@@ -24,6 +24,8 @@ DIALECTS: tuple[Dialect, ...] = ("sdc", "xdc")
 CLOCK, RESET = "clk", "rst"
 #: Clock in MHz that constraints are made for if nothing else is asked for.
 CLOCK_MHZ = 100.0
+#: Ports of a serial line, and what is to be said of them.
+LINES = {"rx": ": registers stage0 and stage1 of the receiver settle it, and carry ASYNC_REG", "tx": ""}
 #: Share of the period that is spent outside, before an input and after an output.
 OUTSIDE = Fraction(3, 10)
 #: Share of the period by which an edge of the clock may come early (SDC).
@@ -75,5 +77,10 @@ def text(component: wiring.Component, title: str, clock_mhz: float, dialect: Dia
         lines.append(f"set_clock_uncertainty {float(period * UNCERTAINTY):.3f} [get_clocks {{{CLOCK}}}]")
     lines += ["", "# Reset is synchronous.", *_delays("input", [RESET], period)]
     for (interface, direction), pins in _pins(component).items():
+        if interface in LINES:
+            way = "from" if direction == "input" else "to"
+            lines += ["", f"# {interface} belongs to no clock{LINES[interface]}.",
+                      f"set_false_path -{way} [get_ports {{{interface}}}]"]
+            continue
         lines += ["", f"# {interface}: {direction}s", *_delays(direction, pins, period)]
     return "\n".join(lines) + "\n"

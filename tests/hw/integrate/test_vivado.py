@@ -11,7 +11,7 @@ from plinth_hw import emit
 from plinth_hw.die import Die
 from plinth_hw.host.top import SerialDie
 from plinth_hw.host.uart import Receiver
-from plinth_hw.integrate import vivado
+from plinth_hw.integrate import constraints, vivado
 from plinth_hw.integrate.package import KINDS, beside
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.operations import Engine
@@ -41,6 +41,22 @@ def test_attributes_stand_before_their_ports(bridge: BridgeParameters | None) ->
     assert f"XIL_INTERFACENAME axi_0, PROTOCOL AXI4, DATA_WIDTH {bits}, ADDR_WIDTH {width}" in line
     buses = "axi_0" if bridge else "axil:axi_0"
     assert f"XIL_INTERFACENAME clk, ASSOCIATED_BUSIF {buses}, ASSOCIATED_RESET rst" in text
+
+
+def test_a_line_belongs_to_no_clock() -> None:
+    """Its constraints say so, and the registers that settle it carry what tools know them by."""
+    top = SerialDie(SMALL.with_window, BRIDGE)
+    for dialect in constraints.DIALECTS:
+        text = constraints.text(top, "a die", 100, dialect)
+        assert "set_false_path -from [get_ports {rx}]" in text and "set_false_path -to [get_ports {tx}]" in text
+        assert not re.search(r"_delay [^\n]*\b[rt]x\b", text) and "axi_0_arvalid" in text
+    verilog = emit.verilog(top, "top")
+    (module,) = re.findall(r"^module \S*settle .*?^endmodule", verilog, re.MULTILINE | re.DOTALL)
+    for stage in ("stage0", "stage1"):
+        (before,) = re.findall(rf"((?:  \(\* [^\n]*\n)+)(?:  output {stage};\n)?  reg {stage}\b", module)
+        for attribute in ('ASYNC_REG = "TRUE"', 'shreg_extract = "no"', 'keep = "true"',
+                          'altera_attribute = "-name SYNCHRONIZER_IDENTIFICATION FORCED"'):
+            assert attribute in before
 
 
 def test_an_attribute_needs_its_port() -> None:
