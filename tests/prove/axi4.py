@@ -12,10 +12,13 @@ from amaranth.hdl import Cat, Mux, Signal, Value
 from tests.prove.harness import Harness
 
 INCR = 1
+#: Beats of a burst, as docs/die.md says.
+MOST_BEATS = 64
 
 
 def address_channel(harness: Harness, port: Any, prefix: str, data_bytes: int) -> None:
-    """Claims of AW or AR: offers stand; bursts are INCR, of full width, aligned, in one page of 4 KB."""
+    """Claims of AW or AR: offers stand; bursts are INCR, of full width, aligned, in one page of 4 KB, of no more beats
+    than dies say (AXI4 allows 256)."""
     valid, ready = (getattr(port, f"{prefix}{name}") for name in ("valid", "ready"))
     fields = Cat(getattr(port, f"{prefix}{name}")
                  for name in ("addr", "len", "size", "burst", "id", "cache", "prot"))
@@ -28,6 +31,7 @@ def address_channel(harness: Harness, port: Any, prefix: str, data_bytes: int) -
                   ~valid | ((getattr(port, f"{prefix}burst") == INCR)
                             & (getattr(port, f"{prefix}size") == data_bytes.bit_length() - 1)
                             & (address[:data_bytes.bit_length() - 1] == 0)))
+    harness.claim(f"{prefix}: a burst has at most {MOST_BEATS} beats", ~valid | (length < MOST_BEATS))
 
 
 def count(harness: Harness, up: Any, down: Any, bits: int, name: str) -> Signal:

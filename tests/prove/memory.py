@@ -95,6 +95,12 @@ def adaptor(harness: Harness, code: ModuleType) -> None:
     owed = Signal(8)
     m.d.sync += owed.eq(owed + Mux(new, ports[0].awlen + 1, 0) - sent)
     harness.claim("w: a beat is taken for a burst that was offered", ~sent | (owed > 0))
+    words, payload = 2, write.data.payload
+    harness.claim("w: data and strobes are those of the beat, a word's strobe for each of its bytes", Cat(
+        ~harness.past(sent) | (port.wvalid & (Cat(port.wdata, port.wstrb) == harness.past(Cat(
+            payload.data.as_value().word_select(number, 32 * words),
+            *(bit.replicate(4) for bit in payload.strobe.word_select(number, words))))))
+        for number, port in enumerate(ports)).all())
     stalled = Cat(port.wvalid & ~port.wready for port in ports).any()
     harness.claim("w: data wait for no READY of their address", ~((owed > 0) & write.data.valid & ~stalled) | sent)
 
@@ -180,7 +186,11 @@ PROOFS = (
             Twin(f"{channel}: an offer stands until it is taken", "sent.eq(sent | (self.valid & self.ready))",
                  "sent.eq(sent | self.valid)"),
             Twin(f"{channel}: a burst stays within 4 KB", "end.eq(address[:page_bits] + more)", "end.eq(more)"),
-            Twin(f"{channel}: bursts are INCR, of full width, aligned", "BURST_INCR = 1", "BURST_INCR = 2"))),
+            Twin(f"{channel}: bursts are INCR, of full width, aligned", "BURST_INCR = 1", "BURST_INCR = 2"),
+            Twin(f"{channel}: a burst has at most 64 beats", '{channel}len").eq(split.length)',
+                 '{channel}len").eq(split.length + 64)'))),
+        Twin("w: data and strobes are those of the beat, a word's strobe for each of its bytes",
+             "held.strobe.word_select(index, words)", "held.strobe.word_select(0, words)"),
         Twin("w: an offer stands until it is taken",
              "m.d.sync += pending.eq(pending & ~Cat(port.wready for port in ports))", "m.d.sync += pending.eq(0)"),
         Twin("w: data follow the offer of their address", "lengths.o.valid & ~(pending", "~(pending"),
