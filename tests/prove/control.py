@@ -74,6 +74,20 @@ def registers(harness: Harness, code: ModuleType) -> None:
     harness.claim("an error is cleared only while nothing runs", ~block.clear_error | ~block.running)
     harness.invariant(at_rest | within("RESPOND") | (state["address"][:2] == 0))
 
+    # Cycles of an access in which no other part is waited for.
+    port, spent = block.axil, Signal(3)
+    awaited = (within("COUNTER") & ~block.host_ready) | (within("PERFORMANCE") & ~block.read_ready) | (
+        within("INSPECT") & ~block.inspect_ready)
+    harness.m.d.sync += spent.eq(Mux(at_rest | within("RESPOND"), 0, spent + ~awaited))
+    harness.invariant(~within("DECODE") | (spent == 0))
+    harness.invariant(~within("COUNTER", "PERFORMANCE", "INSPECT", "ROUTE") | (spent == 1))
+    harness.invariant(~within("ANSWER") | (spent == 1) | (spent == 2))
+    harness.claim("an access is taken at once where none is under way", ~within("IDLE") | ~(
+        port.arvalid | (port.awvalid & port.wvalid)) | (port.arvalid & port.arready)
+        | (port.awvalid & port.awready & port.wvalid & port.wready))
+    harness.claim("an access is answered after at most four cycles, and what other parts take", at_rest
+                  | (spent < 4) & (~within("RESPOND") | port.bvalid | port.rvalid))
+
 
 PROOFS = (
     Proof("update-counters", "plinth_hw.control.update_counters", update_counters, 3, (
@@ -100,6 +114,11 @@ PROOFS = (
              "        m.d.comb += axil.arready.eq(axil.arvalid)\n        m.d.comb += answers.eq("),
         Twin("a write is answered once address and data have come", "axil.awvalid & axil.wvalid & ~",
              "axil.awvalid & ~"),
+        Twin("an access is taken at once where none is under way", "take_read.eq(axil.arvalid & ~take_write)",
+             "take_read.eq(axil.arvalid & ~take_write & axil.rready)"),
+        Twin("an access is answered after at most four cycles, and what other parts take",
+             'with m.State("ANSWER"):\n                m.next = "RESPOND"',
+             'with m.State("ANSWER"):\n                m.next = "ANSWER"'),
         Twin("an access that is no access to a whole word changes nothing",
              "axil.awaddr[:2].any() | ~whole", "~whole"),
         Twin("a graph is started only while none runs and nothing failed", "asked[0] & ~self.running & ~self.error",
