@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -89,23 +90,38 @@ def _row(judged: Sequence[Judged], seed: int) -> BenchRow:
 @click.option("--room", "rooms", multiple=True, type=click.Choice(list(ROOMS)), help="of these rooms; default: all")
 @click.option("--jobs", default=1, show_default=True, type=click.IntRange(1), help="mutants at once")
 @click.option("--again", is_flag=True, help="only the survivors of the last campaign")
-@click.option("--fresh", is_flag=True, help="measure anew which tests enter what")
+@click.option("--fresh", is_flag=True, help="judge all anew, and measure anew which tests enter what")
 @click.option("--json", "as_json", is_flag=True, help="print what build/mutate.json holds")
 def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, fresh: bool, as_json: bool,
          ) -> None:
-    """Apply random small mutants to the code, one at a time, and run the tests that should notice."""
+    """Apply random small mutants to the code, one at a time, and run the tests that should notice.
+
+    Mutants that an earlier campaign has judged on the same code and tests, one that was interrupted or of other rooms,
+    are not judged again."""
     console = Console(stderr=as_json)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    result = output_root() / "mutate.json"
+    result, tree = output_root() / "mutate.json", campaign.tree_digest(_ROOT)
     judged: list[Judged] = []
     whole = False
+    last = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"mutants": []}
+    #: What was judged before on the same tree.
+    kept = {campaign.data_key(mutant): mutant for mutant in last["mutants"] if mutant["verdict"] != "equivalent"
+            } if last.get("tree") == tree and not fresh else {}
+
+    def written() -> dict[str, Any]:
+        """The results so far, on the disk as well."""
+        own = {judgement.key for judgement in judged}
+        data = {"seed": seed, "tree": tree, "whole": whole, "share": share(judged), "mutants": [
+            *(judgement.to_data() for judgement in judged),
+            *(mutant for key, mutant in kept.items() if key not in own)]}
+        write_json(result, data)
+        return data
+
     try:
         equivalents = campaign.read_equivalents()
         chosen = {name: room for name, room in ROOMS.items() if not rooms or name in rooms}
         if again:
-            last = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {"mutants": []}
-            keys = {tuple(mutant[part] for part in ("file", "function", "before", "after"))
-                    for mutant in last["mutants"] if mutant["verdict"] == "survived"}
+            keys = {campaign.data_key(mutant) for mutant in last["mutants"] if mutant["verdict"] == "survived"}
             drawn = campaign.named(_ROOT, chosen, keys)
         else:
             drawn = campaign.chosen(_ROOT, chosen, seed, count, equivalents)
@@ -117,10 +133,17 @@ def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, 
         if fresh:
             cache.unlink(missing_ok=True)
         started = time.monotonic()
-        to_run = [(name, mutant) for name, mutant in drawn if mutant.key not in equivalents]
+        judged += [Judged.again(mutant, kept[mutant.key]) for _, mutant in drawn
+                   if mutant.key in kept and mutant.key not in equivalents and not again]
+        if judged:
+            console.print(f"{len(judged)} of {len(drawn)} mutants are equivalent, or were judged before",
+                          highlight=False)
+        known = {judgement.key for judgement in judged}
+        to_run = [(name, mutant) for name, mutant in drawn if mutant.key not in known]
         for judgement in campaign.run(_ROOT, chosen, to_run, jobs, cache,
                                       lambda text: console.print(text, highlight=False)):
             judged.append(judgement)
+            written()
             _say_progress(console, judged, len(drawn), started)
         whole = True
     except KeyboardInterrupt:
@@ -129,9 +152,7 @@ def main(seed: int, count: int, rooms: tuple[str, ...], jobs: int, again: bool, 
         console.print(f"error: {error}", highlight=False, markup=False)
         sys.exit(2)
     _report(console, judged)
-    data = {"seed": seed, "whole": whole, "share": share(judged),
-            "mutants": [judgement.to_data() for judgement in judged]}
-    write_json(result, data)
+    data = written()
     if whole and not again and not rooms:
         keep_rows(output_root() / "bench.json", [_row(judged, seed)])
     if as_json:

@@ -1,6 +1,7 @@
 """A campaign: mutants drawn from rooms, each against the tests that may notice it."""
 
 import difflib
+import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -54,6 +55,16 @@ class Judged:
         lines = difflib.ndiff(self.mutant.before.split("\n"), self.mutant.after.split("\n"))
         return "\n".join(line for line in lines if line[0] in "+-")
 
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """The mutant's."""
+        return self.mutant.key
+
+    @classmethod
+    def again(cls, mutant: Mutant, data: dict[str, Any]) -> "Judged":
+        """What :meth:`to_data` says of a mutant."""
+        return cls(data["room"], mutant, data["verdict"], data["by"], data["seconds"], data["late"])
+
     def to_data(self) -> dict[str, Any]:
         """As JSON has it."""
         mutant = {name: value for name, value in asdict(self.mutant).items() if name not in ("start", "stop", "new")}
@@ -77,6 +88,20 @@ def read_equivalents(path: Path = EQUIVALENTS) -> Equivalents:
         texts = (entry["file"], entry.get("function", ""), entry["before"].strip("\n"), entry["after"].strip("\n"))
         result[texts] = entry["reason"]
     return result
+
+
+def tree_digest(root: Path) -> str:
+    """Of code and tests, but for what judges them: while it is the same, so are verdicts."""
+    digest = hashlib.sha256()
+    for path in sorted(path for folder in ("hw", "sim", "sw", "tests") for path in (root / folder).rglob("*.py")
+                       if not path.is_relative_to(root / "tests" / "mutation")):
+        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def data_key(data: dict[str, Any]) -> tuple[str, ...]:
+    """The key of a mutant that :meth:`Judged.to_data` has written."""
+    return tuple(data[part] for part in ("file", "function", "before", "after"))
 
 
 def _batches(tests: Sequence[Test], mutant: Mutant) -> Iterator[Sequence[Test]]:

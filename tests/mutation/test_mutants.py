@@ -1,8 +1,13 @@
 """What the mutation tool changes, what it leaves alone, and that it draws, runs and counts as it says."""
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from click.testing import CliRunner
+from tests.mutation import __main__ as main_module
 from tests.mutation import campaign, mutants, reach
 from tests.mutation.rooms import ROOMS, Room
 from tests.mutation.sandbox import Outcome
@@ -208,3 +213,44 @@ def test_an_equivalent_without_a_reason_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="entry 1 has no reason"):
         campaign.read_equivalents(path)
     assert all(campaign.read_equivalents().values())
+
+
+def test_what_was_judged_on_the_same_tree_is_not_judged_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One campaign of two rooms in parts, whose first part is interrupted."""
+    for file, text in (("hw/a.py", "def f(x):\n    return x + 1\n"), ("sw/b.py", "def g(x):\n    return x - 2\n")):
+        (tmp_path / file).parent.mkdir()
+        (tmp_path / file).write_text(text)
+    monkeypatch.setattr(main_module, "_ROOT", tmp_path)
+    rooms = {"one": Room(("hw",), ()), "two": Room(("sw",), ())}
+    monkeypatch.setattr(campaign, "read_equivalents", dict)
+    monkeypatch.setenv("PLINTH_BUILD", str(tmp_path / "build"))
+    asked: list[str] = []
+
+    def run(root: Path, rooms: Any, drawn: Any, *_: Any) -> Iterator[campaign.Judged]:
+        for name, mutant in drawn:
+            if len(asked) == 1:
+                asked.append("interrupted")
+                raise KeyboardInterrupt
+            asked.append(mutant.file)
+            yield campaign.Judged(name, mutant, "killed", "a test", 1.0)
+
+    monkeypatch.setattr(campaign, "run", run)
+
+    def judged(count: int = 4, *arguments: str) -> dict[str, Any]:
+        CliRunner().invoke(main_module.main, ["--count", str(count), *arguments])
+        data: dict[str, Any] = json.loads((tmp_path / "build" / "mutate.json").read_text())
+        return data
+
+    monkeypatch.setattr(main_module, "ROOMS", {"one": rooms["one"]})
+    assert len(judged(2)["mutants"]) == 1 and asked == ["hw/a.py", "interrupted"]
+    monkeypatch.setattr(main_module, "ROOMS", rooms)
+    whole = judged()
+    assert whole["whole"] and len(whole["mutants"]) == 4 and whole["share"] == 1
+    assert asked[2:] == ["hw/a.py", "sw/b.py", "sw/b.py"]
+    judged()
+    assert len(asked) == 5
+    (tmp_path / "hw/a.py").write_text("def f(x):\n    return x + 2\n")
+    judged()
+    assert len(asked) == 9
+    judged(4, "--fresh")
+    assert len(asked) == 13
