@@ -126,7 +126,7 @@ def test_hardware_programs_have_their_files(installed: Installed, tmp_path: Path
             "verilator.lint(['top.v'], 'top', [lint.WAIVERS])")
     installed.run(tmp_path, "python", "-c", code)
     assert (tmp_path / "build" / "lint").is_dir()
-    code = "from plinth_hw.integrate.package import WAIVERS; assert 'lint_off' in WAIVERS.read_text(encoding='utf-8')"
+    code = "from plinth_sim.rtl.lint import WAIVERS; assert 'lint_off' in WAIVERS.read_text(encoding='utf-8')"
     installed.run(tmp_path, "python", "-c", code)
     installed.run(tmp_path, "python", "-m", "plinth_hw.board", "ulx3s-85f", "--pins", "pins.lpf")
     pins = (ROOT / "constraints" / "ulx3s_85f.lpf").read_text(encoding="utf-8")

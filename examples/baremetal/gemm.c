@@ -12,8 +12,8 @@
 #include "platform.h"
 #endif
 
-#if PLINTH_WORD_BITS != 32
-#error "words of this die's memory are not of 32 bits: its numbers are not FP32"
+#if PLINTH_VALUE_FORMATS != 0x04170417 || (PLINTH_VALUE_MACHINE >> 16 & 0xff) != PLINTH_MACHINE_SYSTOLIC
+#error "this is no systolic die of FP32: numbers here are FP32, and its products GEMM tasks"
 #endif
 
 enum { SIZE = 4, A = 0x000, B = 0x100, C = 0x200, TASK = 0x400, MEMORY_WORDS = 0x1000 };
@@ -35,18 +35,18 @@ static int gemm(uint32_t m, uint32_t n, uint32_t k, uint32_t a, uint32_t b, uint
     if (register_read(PLINTH_REG_ID) != PLINTH_VALUE_ID || register_read(PLINTH_REG_VERSION) != PLINTH_VALUE_VERSION ||
         register_read(PLINTH_REG_PARAMETERS_DIGEST) != PLINTH_VALUE_PARAMETERS_DIGEST)
         return -1;
-    plinth_put(task, PLINTH_TASK_ENGINE, PLINTH_ENGINE_MATRIX);
-    plinth_put(task, PLINTH_TASK_OPERATION, PLINTH_MATRIX_OPERATION_GEMM);
-    plinth_put(task, PLINTH_TASK_LAST, 1);
-    plinth_put(task, PLINTH_MATRIX_A, PLINTH_POINTER(0, a));
-    plinth_put(task, PLINTH_MATRIX_A_STRIDE, k);
-    plinth_put(task, PLINTH_MATRIX_B, PLINTH_POINTER(0, b));
-    plinth_put(task, PLINTH_MATRIX_B_STRIDE, n);
-    plinth_put(task, PLINTH_MATRIX_C, PLINTH_POINTER(0, c));
-    plinth_put(task, PLINTH_MATRIX_C_STRIDE, n);
-    plinth_put(task, PLINTH_MATRIX_M, m);
-    plinth_put(task, PLINTH_MATRIX_N, n);
-    plinth_put(task, PLINTH_MATRIX_K, k);
+    plinth_put(task, PLINTH_FIELD_TASK_ENGINE, PLINTH_ENGINE_MATRIX);
+    plinth_put(task, PLINTH_FIELD_TASK_OPERATION, PLINTH_MATRIX_OPERATION_GEMM);
+    plinth_put(task, PLINTH_FIELD_TASK_LAST, 1);
+    plinth_put(task, PLINTH_FIELD_MATRIX_A, PLINTH_POINTER(0, a));
+    plinth_put(task, PLINTH_FIELD_MATRIX_A_STRIDE, k);
+    plinth_put(task, PLINTH_FIELD_MATRIX_B, PLINTH_POINTER(0, b));
+    plinth_put(task, PLINTH_FIELD_MATRIX_B_STRIDE, n);
+    plinth_put(task, PLINTH_FIELD_MATRIX_C, PLINTH_POINTER(0, c));
+    plinth_put(task, PLINTH_FIELD_MATRIX_C_STRIDE, n);
+    plinth_put(task, PLINTH_FIELD_MATRIX_M, m);
+    plinth_put(task, PLINTH_FIELD_MATRIX_N, n);
+    plinth_put(task, PLINTH_FIELD_MATRIX_K, k);
     for (uint32_t word = 0; word < PLINTH_DESCRIPTOR_WORDS; word++)
         memory_write(TASK + word, task[word]);
 
@@ -55,9 +55,11 @@ static int gemm(uint32_t m, uint32_t n, uint32_t k, uint32_t a, uint32_t b, uint
     register_write(PLINTH_REG_MEMORY_WORDS, MEMORY_WORDS);
     register_write(PLINTH_REG_BASES(0), 0);
     register_write(PLINTH_REG_TASK_BASE, TASK);
+    memory_barrier();
     register_write(PLINTH_REG_CONTROL, PLINTH_CONTROL_START);
     while (!(register_read(PLINTH_REG_STATUS) & (PLINTH_STATUS_DONE | PLINTH_STATUS_ERROR)))
         ;
+    memory_barrier();
     return (int)register_read(PLINTH_REG_ERROR_CODE);
 }
 

@@ -31,4 +31,11 @@ static inline uint32_t memory_read(uint32_t word)
     return ((volatile uint32_t *)(uintptr_t)DIE_MEMORY)[word];
 }
 
+/* All accesses before it are done before any behind it. An interconnect that answers writes early needs more: read back
+ * what was written last. */
+static inline void memory_barrier(void)
+{
+    __sync_synchronize();
+}
+
 #endif

@@ -175,7 +175,7 @@ def _follow(process: subprocess.Popen[bytes], log: Path | None, activity: Activi
             if log is not None and log.exists():
                 with log.open("rb") as file:
                     file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-                    activity.update(0, note=stage(file.read().decode(errors="replace")))
+                    activity.update(0, note=stage(file.read().decode(errors="replace")) or None)
 
 
 def run(package: str, arguments: list[str], folder: Path, log: str, program: str | None = None, *,
@@ -197,9 +197,10 @@ def run(package: str, arguments: list[str], folder: Path, log: str, program: str
     told = None if own_log is None else folder / own_log
     if told is not None:
         told.unlink(missing_ok=True)
-    with (open(folder / log, "w") as handle, Activity(f"{program} runs; its output is in {folder / log}") as activity,
-          _compiled_kept(), subprocess.Popen(["nice", sys.executable, "-c", code, *arguments], cwd=folder,
-                                             stdout=handle, stderr=subprocess.STDOUT) as process):
+    what = f"{program} runs; its output is in {told or folder / log}"
+    with (open(folder / log, "w") as handle, Activity(what) as activity, _compiled_kept(),
+          subprocess.Popen(["nice", sys.executable, "-c", code, *arguments], cwd=folder, stdout=handle,
+                           stderr=subprocess.STDOUT) as process):
         try:
             returncode = _follow(process, told, activity)
         except BaseException:

@@ -147,6 +147,6 @@ def test_a_program_that_runs_tells_where_it_is(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(tools, "_LOOK_SECONDS", 0.05)
     told: set[str] = set()
-    monkeypatch.setattr(tools.Activity, "update", lambda self, done, note: told.add(note))
+    monkeypatch.setattr(tools.Activity, "update", lambda self, done, note: told.add(note or ""))
     tools.run("slow-tool", ["its.log"], tmp_path, "all.log", own_log="its.log")
     assert told - {""} == {"2. Executing SLOW pass"} and (tmp_path / "its.log").exists()

@@ -39,17 +39,17 @@ def _design(where: str) -> Callable[..., Any]:
               help="clock of the die; a little less where the PLL cannot make it")
 @click.option("--baud", type=IntegerRange(min=1), default=3_000_000, show_default=True,
               help="bits a second of the serial line")
-@click.option("--seed", metavar="N", type=IntegerRange(min=1), default=1, show_default=True,
-              help="of the first placement; the next ones have those that follow")
-@click.option("--seeds", metavar="N", type=IntegerRange(min=1), default=3, show_default=True,
-              help="placements to try until one meets the clock")
+@click.option("--seed", metavar="N", type=IntegerRange(min=1),
+              help="of the first placement; the next ones have those that follow [default: 1]")
+@click.option("--seeds", metavar="N", type=IntegerRange(min=1),
+              help="placements to try until one meets the clock [default: 3]")
 @click.option("--out", type=Folder(), default=None,
               help="folder for plinth.bit and its reports [default: build/bitstream/BOARD/PRESET]")
 @click.option("--design", metavar="MODULE:FUNCTION", default=DESIGN, show_default=True,
               help="what makes the serial die of parameters, clock and baud rate")
 @click.option("--pins", type=OutputFile(), default=None,
               help="only write the board's pin constraints to this file")
-def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds: int, out: Path | None,
+def main(board: str, name: str | None, clock: float, baud: int, seed: int | None, seeds: int | None, out: Path | None,
          design: str, pins: Path | None) -> None:
     """Make plinth.bit, with its reports, of the die PRESET for BOARD; for arty-a7-100 the sources and scripts of it."""
     try:
@@ -65,11 +65,14 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int, seeds
             return make(parameters, clock_hz, baud)
 
         if not flow.BOARDS[board].is_open:
+            if seed or seeds:
+                raise click.UsageError(f"Vivado places {board}, without seeds; leave --seed and --seeds out.")
             actual, _, files = flow.sources(board, parameters, die, round(clock * 1e6), folder)
             click.echo(f"{folder}: {', '.join(sorted(files))}, for {float(actual) / 1e6:g} MHz; make the bitstream by "
                        f"Vivado there: vivado -mode batch -source {flow.NAME}.tcl")
             return
-        report = flow.build(board, parameters, die, round(clock * 1e6), baud, folder, range(seed, seed + seeds))
+        first, count = seed or 1, seeds or 3
+        report = flow.build(board, parameters, die, round(clock * 1e6), baud, folder, range(first, first + count))
     except (ToolError, ValueError) as error:
         click.echo(f"plinth_hw.board: error: {error}", err=True)
         sys.exit(2)

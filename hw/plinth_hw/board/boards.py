@@ -70,7 +70,8 @@ def _uart_on_connector() -> list[Any]:
     """A serial line on pins 0 (rx) and 1 (tx) of a Feather's header."""
     from amaranth.build import Attrs, Pins, Resource, Subsignal
 
-    return [Resource("uart", 0, Subsignal("rx", Pins("0", dir="i", conn=("io", 0))),
+    # A line that nobody drives is idle.
+    return [Resource("uart", 0, Subsignal("rx", Pins("0", dir="i", conn=("io", 0)), Attrs(PULLMODE="UP")),
                      Subsignal("tx", Pins("1", dir="o", conn=("io", 0))), Attrs(IO_TYPE="LVCMOS33"))]
 
 

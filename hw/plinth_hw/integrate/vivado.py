@@ -63,16 +63,19 @@ def attributes(component: wiring.Component) -> dict[str, str]:
 def _commands(component: wiring.Component, stem: str, top: str, description: str, version: str) -> Iterator[str]:
     yield from (
         "set folder [file dirname [file normalize [info script]]]",
-        f"create_project -force {stem}_ip $folder/{stem}_ip -part {PART}",
+        f"set part [expr {{$argc > 0 ? [lindex $argv 0] : \"{PART}\"}}]",
+        f"create_project -force {stem}_ip $folder/{stem}_ip -part $part",
         f"add_files [list $folder/{stem}.v]",
         f"set_property top {top} [current_fileset]",
         f"ipx::package_project -root_dir $folder/{stem}_ip/ip -vendor plinth -library die -taxonomy /UserIP "
-        "-import_files -set_current true",
+        "-import_files -set_current true -force",
         "set core [ipx::current_core]",
         f"set_property name {top} $core",
         f"set_property version {version} $core",
         f"set_property display_name {{Plinth {top}}} $core",
-        f"set_property description {{{description}}} $core")
+        f"set_property description {{{description}}} $core",
+        # For other families than that of the project's part, too.
+        "set_property auto_family_support_level level_2 $core")
     for name in buses(component):
         yield f"ipx::associate_bus_interfaces -busif {name} -clock {CLOCK} $core"
     yield from ("ipx::create_xgui_files $core", "ipx::update_checksums $core", "ipx::check_integrity $core",
@@ -91,6 +94,7 @@ def packaging(component: wiring.Component, stem: str, top: str, description: str
     version : str
         Of the project; of its numbers Vivado takes the first two.
     """
-    head = f"# Packages {stem}.v for Vivado's IP integrator: vivado -mode batch -source {stem}_ip.tcl"
+    head = (f"# Packages {stem}.v for Vivado's IP integrator: vivado -mode batch -source {stem}_ip.tcl "
+            "[-tclargs PART]")
     number = ".".join(version.split(".")[:2])
     return "\n".join([head, *_commands(component, stem, top, description, number), ""])

@@ -1,25 +1,25 @@
 """A die's registers, descriptors, records and codes as a C header (C99, C++11), for software without a driver.
 
-A field is a macro of two numbers, its lowest bit and its width, which two functions take::
+A field is a macro of two numbers, its lowest bit and its width, which three functions take::
 
     uint32_t task[PLINTH_DESCRIPTOR_WORDS] = {0};
-    plinth_put(task, PLINTH_TASK_ENGINE, PLINTH_ENGINE_MATRIX);
-    plinth_put(task, PLINTH_MATRIX_A, PLINTH_POINTER(2, 0x100));
+    plinth_put(task, PLINTH_FIELD_TASK_ENGINE, PLINTH_ENGINE_MATRIX);
+    plinth_put(task, PLINTH_FIELD_MATRIX_A, PLINTH_POINTER(2, 0x100));
 
 Bits are counted from the descriptor's first word, of bodies too. Fields of which there are several have their number as
-an argument.
+an argument. Nothing is checked as the program runs: a value keeps the bits that its field has.
 """
 
 import re
 from collections.abc import Iterator
 from enum import IntFlag
-from typing import Any
+from typing import Any, NamedTuple
 
 from plinth_hw.isa import machine, registers
 from plinth_hw.isa.comments import comments, shared_comments
 from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, HEADER_WORDS, RECORD_WORDS, Pointer, Record, TaskHeader
 from plinth_hw.isa.identity import identity
-from plinth_hw.isa.layout import WORD_BITS, Code, Repeat, Struct, width
+from plinth_hw.isa.layout import WORD_BITS, Code, Number, Repeat, Struct, width
 from plinth_hw.isa.machine import Machine
 from plinth_hw.isa.matrix_bodies import MatrixBody, RowStationaryBody
 from plinth_hw.isa.operations import OPERATIONS, Engine, ErrorCode, Traffic, UpdateOperation
@@ -29,7 +29,7 @@ from plinth_hw.isa.transfer_bodies import CodeBody, TransferBody, TransformBody
 from plinth_hw.isa.update_bodies import CollectiveBody, OptimiserBody, RouteBody
 from plinth_hw.isa.vector_body import VectorBody, VectorFunction, VectorOp
 
-PREFIX = "PLINTH_"
+PREFIX, FIELD = "PLINTH_", "PLINTH_FIELD_"
 #: What stands behind the header of a descriptor.
 BODIES: tuple[type[Struct], ...] = (MatrixBody, RowStationaryBody, VectorBody, CollectiveBody, RouteBody, TransferBody,
                                     TransformBody, CodeBody, OptimiserBody)
@@ -55,7 +55,7 @@ static inline void plinth_put(uint32_t *words, unsigned first, unsigned bits, ui
     }
 }
 
-/* The value of a field of words. */
+/* The value of a field of words; of a signed one plinth_get_signed() is. */
 static inline uint64_t plinth_get(const uint32_t *words, unsigned first, unsigned bits)
 {
     uint64_t value = 0;
@@ -67,6 +67,13 @@ static inline uint64_t plinth_get(const uint32_t *words, unsigned first, unsigne
     }
     return value;
 }
+
+/* The value of a field in two's complement. */
+static inline int64_t plinth_get_signed(const uint32_t *words, unsigned first, unsigned bits)
+{
+    const uint64_t value = plinth_get(words, first, bits), sign = (uint64_t)1 << (bits - 1);
+    return (int64_t)((value ^ sign) - sign);
+}
 """
 
 
@@ -76,40 +83,69 @@ def _upper(name: str) -> str:
 
 
 def layout_name(layout: type[Struct]) -> str:
-    """What the macros of a layout's fields begin with: ``PLINTH_MATRIX`` of MatrixBody."""
-    return PREFIX + _upper(layout.__name__.removesuffix("Body").removesuffix("Header").removesuffix("Info"))
+    """What the macros of a layout's fields begin with: ``PLINTH_FIELD_MATRIX`` of MatrixBody."""
+    return FIELD + _upper(layout.__name__.removesuffix("Body").removesuffix("Header").removesuffix("Info"))
 
 
-def fields(layout: type[Struct], first: int = 0, prefix: str = "", strides: tuple[int, ...] = ()
-           ) -> Iterator[tuple[str, int, int, tuple[int, ...], str]]:
-    """Of every field its name, with those of layouts in the layout in front, first bit, width, bits from one to the
-    next of each number that it has, and comment; first bits count from ``first``."""
-    texts = comments(layout)
+class HeaderField(NamedTuple):
+    """A field as the header has it.
+
+    Attributes
+    ----------
+    name : str
+        With those of layouts that it is in in front.
+    first, bits : int
+        Lowest bit, and width.
+    repeats : tuple of (int, int)
+        Of each number that it has the bits from one to the next, and how many there are.
+    signed : bool
+    comment : str
+    """
+
+    name: str
+    first: int
+    bits: int
+    repeats: tuple[tuple[int, int], ...]
+    signed: bool
+    comment: str
+
+
+def fields(layout: type[Struct], first: int = 0, prefix: str = "", repeats: tuple[tuple[int, int], ...] = ()
+           ) -> Iterator[HeaderField]:
+    """All fields of a layout whose lowest bit is ``first``, reserved ones left out."""
+    texts = {name: text for base in reversed(layout.__mro__) if issubclass(base, Struct) and base is not Struct
+             for name, text in comments(base).items()}
     for name, field in layout.FIELDS.items():
         if name.startswith("reserved"):
             continue
-        shape, own = field.shape, strides
+        shape, own = field.shape, repeats
         if isinstance(shape, Repeat):
-            shape, own = shape.shape, (*strides, width(shape.shape))
+            shape, own = shape.shape, (*repeats, (width(shape.shape), shape.length))
         start, label = first + field.offset, f"{prefix}{name}"
         if isinstance(shape, type) and issubclass(shape, Struct) and shape is not Pointer:
             yield from fields(shape, start, f"{label}_", own)
         else:
-            yield label, start, width(shape), own, texts.get(name, "")
+            signed = isinstance(shape, Number) and shape.signed
+            yield HeaderField(label, start, width(shape), own, signed, texts.get(name, ""))
 
 
 def _comment(text: str) -> str:
-    return f" /* {text.replace('``', '').replace('*/', '')} */" if text else ""
+    """For people without our pages: roles of documentation give way to names."""
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "").replace("*/", "")
+    return f" /* {text} */" if text else ""
 
 
 def _layout(layout: type[Struct], first: int = 0) -> Iterator[str]:
     yield f"/* {layout.__name__} */"
-    for name, start, bits, strides, text in fields(layout, first):
-        numbers = "ij"[:len(strides)]
-        arguments = f"({', '.join(numbers)})" if strides else ""
-        place = " + ".join([str(start), *(f"{stride} * ({number})" for stride, number in zip(strides, numbers,
-                                                                                             strict=True))])
-        yield f"#define {layout_name(layout)}_{name.upper()}{arguments} {place}, {bits}{_comment(text)}"
+    for field in fields(layout, first):
+        numbers = "ij"[:len(field.repeats)]
+        arguments = f"({', '.join(numbers)})" if numbers else ""
+        repeats = list(zip(numbers, field.repeats, strict=True))
+        place = " + ".join([str(field.first), *(f"{stride} * ({number})" for number, (stride, _) in repeats)])
+        notes = [*(f"{number}: 0 to {count - 1}" for number, (_, count) in repeats), *["signed"] * field.signed,
+                 *filter(None, [field.comment])]
+        yield (f"#define {layout_name(layout)}_{field.name.upper()}{arguments} {place}, {field.bits}"
+               f"{_comment('; '.join(notes))}")
     yield ""
 
 
@@ -127,7 +163,8 @@ def _flags(flags: type[IntFlag]) -> Iterator[str]:
 
 
 def _registers() -> Iterator[str]:
-    yield "/* Byte addresses of registers */"
+    yield ("/* Byte addresses of registers. Of those of 64 bits read the low word first: that latches the high word, "
+           "which is at the next address, in one latch for all */")
     texts = shared_comments(Register)
     for register in Register:
         yield (f"#define {PREFIX}REG_{register.name} {register.value:#05x}u"
@@ -168,12 +205,14 @@ def c_header(die: DieParameters) -> str:
     """
     guard = f"{PREFIX}{die.name.upper().replace('-', '_')}_H"
     lines = [f"/* Registers, descriptors, records and codes of {die.name}, a die of Plinth; `plinth header {die.name}` "
-             "writes it. */", f"#ifndef {guard}", f"#define {guard}", "", "#include <stdint.h>", "", *_die(die),
+             "writes it. */", f"#ifndef {guard}", f"#define {guard}", "#ifdef PLINTH_PRESET",
+             '#error "this is the header of another kind of die: give each kind a source file of its own"', "#endif",
+             "", "#include <stdint.h>", "", *_die(die),
              *_registers(), *(line for flags in FLAGS for line in _flags(flags)),
              *(line for code in CODES for line in _codes(code)),
              "/* A pointer in a descriptor: words beyond base register `base` */",
              f"#define {PREFIX}POINTER(base, offset) ((uint32_t)(base) << {Pointer.FIELDS['base'].offset} "
-             "| (uint32_t)(offset))", "",
+             f"| ((uint32_t)(offset) & {(1 << Pointer.FIELDS['base'].offset) - 1:#x}u))", "",
              "/* Fields: lowest bit, width. Of a descriptor, header and body, both from its first word */",
              *(line for layout in LAYOUTS for line in _layout(layout)),
              *(line for body in BODIES for line in _layout(body, HEADER_WORDS * WORD_BITS)), _FUNCTIONS,

@@ -137,11 +137,11 @@ _NARROW_ARRAYS: dict[str, Callable[[Any], int]] = {
 
 
 #: The watchdog's limit after reset: a second at 100 MHz, the clock that constraints are made for.
-WATCHDOG_CYCLES = 100_000_000
+WATCHDOG_AFTER_RESET = 100_000_000
 
 #: Registers that do not hold 0 after reset.
 _RESETS: dict[int, Callable[[Any], int]] = {
-    Register.WATCHDOG: lambda die: WATCHDOG_CYCLES,
+    Register.WATCHDOG: lambda die: WATCHDOG_AFTER_RESET,
     Register.MEMORY_WORDS: lambda die: die.most_memory_words,
     Register.DIES: lambda die: 1 << die.die_bits,
     Register.LINK_RATE: lambda die: rate_word(die.link_rate),

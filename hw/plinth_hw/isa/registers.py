@@ -250,7 +250,7 @@ class EngineRegister(_Register):
     WAIT_COUNTER = 0x08, Access.RO, WaitCounter
     #: counter value that would satisfy it
     WAIT_VALUE = 0x0C
-    #: cycles with useful work (64 bits, as all below)
+    #: cycles with useful work (64 bits, as those up to TASKS)
     BUSY = 0x10, Access.RO, 64
     #: cycles that waited for operands
     STALL_INPUT = 0x18, Access.RO, 64

@@ -49,7 +49,7 @@ def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"]
     Parameters
     ----------
     array_form : "loops" or "cells"
-        ``loops`` for fast simulation, ``cells`` for synthesis: with attributes of the ports.
+        ``loops`` for fast simulation, ``cells`` for synthesis.
     bridge : BridgeParameters or None
         Of the host bridge in front of the die, if it is to have one.
     """
@@ -63,8 +63,6 @@ def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"]
             from plinth_hw import emit
             from plinth_hw.die import Die
             from plinth_hw.host.top import SerialDie
-            from plinth_hw.integrate.vivado import attributes
             top = SerialDie(parameters, bridge) if bridge else Die(parameters)
-            own = attributes(top) if array_form == "cells" else None
-            (scratch / f"{name}.sv").write_text(emit.verilog(top, name, array_form, cache=module_text, attributes=own))
+            (scratch / f"{name}.sv").write_text(emit.verilog(top, name, array_form, cache=module_text))
     return {f"{name}.sv": (folder / f"{name}.sv").read_text()}

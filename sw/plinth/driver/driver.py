@@ -109,10 +109,13 @@ class Driver:
             self._compare_programs()
         for number, die in self._devices.items():
             self._identify(number, die)
-        if ran := [number for number, die in self._devices.items() if die.read_register(Register.STATUS)]:
-            self._recover_used(ran[0])
-        else:
-            self._set_up()
+        ran = [number for number, die in self._devices.items() if die.read_register(Register.STATUS)]
+        if ran and not self._has_all:
+            raise DieError(f"die {ran[0]} has run before, and dies of other processes cannot be stopped from here; "
+                           "reset all dies")
+        if ran:
+            self._stop_all()
+        self._set_up()
 
     @property
     def numbers(self) -> Sequence[int]:
@@ -186,6 +189,13 @@ class Driver:
         """
         if not self._has_all:
             raise UserError("dies of other processes cannot be stopped from here; end all processes and begin anew")
+        self._stop_all()
+        for number, die in self._devices.items():
+            self._identify(number, die)
+        self._set_up()
+
+    def _stop_all(self) -> None:
+        """Stop all dies, then clear them: none runs, and counters are 0."""
         for die in self._devices.values():
             die.write_register(Register.CONTROL, ControlBits.STOP)
         for number, die in self._devices.items():
@@ -194,17 +204,9 @@ class Driver:
         for die in self._devices.values():
             die.write_register(Register.CONTROL, ControlBits.CLEAR_ERROR)
         self._running.clear()
-        for number, die in self._devices.items():
-            self._identify(number, die)
+        for number in self._devices:
             self._epoch[number].clear()
             self._written[number].clear()
-        self._set_up()
-
-    def _recover_used(self, number: int) -> None:
-        """Recover dies that another driver has left: with its update counters tasks would not wait."""
-        if not self._has_all:
-            raise DieError(f"die {number} has run before; reset all dies")
-        self.recover()
 
     def _write(self, number: int, register: int, value: int) -> None:
         """Write a register unless it holds the value already.

@@ -52,21 +52,6 @@ def die_digest(parameters: DieParameters) -> str:
         return verilog_digest(die_verilog(parameters))
 
 
-def synthesizable_verilog(parameters: DieParameters, bridge: BridgeParameters | None = None) -> str:
-    """Verilog of a die for other tools, with a host bridge in front if its parameters are given.
-
-    Raises
-    ------
-    UserError
-        As :func:`die_digest`.
-    """
-    from plinth_sim.rtl.elaborate import die_verilog
-
-    with tool_errors():
-        (text,) = die_verilog(parameters, "cells", bridge).values()
-    return text
-
-
 def export(parameters: DieParameters, path: Path, kinds: Collection[str], *, clock_mhz: float,
            baud: int | None = None) -> dict[Path, str]:
     """Files of a die for other tools: its Verilog, and what stands beside it.
@@ -88,8 +73,8 @@ def export(parameters: DieParameters, path: Path, kinds: Collection[str], *, clo
     UserError
         If the line is too fast for the clock; and as :func:`die_digest`.
     """
-    from plinth_hw.integrate.package import beside
-    from plinth_sim.rtl.elaborate import module_name
+    from plinth_hw.integrate import package
+    from plinth_sim.rtl.elaborate import die_verilog, module_name
 
     bridge = None
     if baud is not None:
@@ -97,11 +82,40 @@ def export(parameters: DieParameters, path: Path, kinds: Collection[str], *, clo
         try:
             bridge = BridgeParameters(cycles_per_bit=Fraction(round(clock_mhz * 1_000_000), baud))
         except ValueError:
-            raise UserError(f"a line of {baud} baud is too fast for a clock of {clock_mhz:g} MHz; give at most "
-                            f"{round(clock_mhz * 1_000_000) // LEAST_CYCLES} baud, or a faster clock") from None
-    text = synthesizable_verilog(parameters, bridge)
-    return {path: text, **{path.with_name(name): own for name, own in beside(
-        parameters, bridge, path.stem, module_name(parameters, bridge), kinds, clock_mhz).items()}}
+            raise UserError(f"a line of {baud} baud is too fast for a clock of {clock_mhz:g} MHz, which has to be "
+                            f"{LEAST_CYCLES} times as fast; give less of the one or more of the other") from None
+    with tool_errors():
+        (text,) = die_verilog(parameters, "cells", bridge).values()
+    made = package.texts(text, parameters, bridge, path.stem, module_name(parameters, bridge), kinds, clock_mhz)
+    return {path.with_name(name) if name != f"{path.stem}.v" else path: own for name, own in made.items()}
+
+
+def synthesizable_verilog(parameters: DieParameters) -> str:
+    """The Verilog of :func:`export`, alone.
+
+    Raises
+    ------
+    UserError
+        As :func:`die_digest`.
+    """
+    (text,) = export(parameters, Path(f"{parameters.name}.v"), (), clock_mhz=1.0).values()
+    return text
+
+
+def export_places(path: Path, kinds: Collection[str]) -> list[Path]:
+    """The files that :func:`export` makes.
+
+    Raises
+    ------
+    UserError
+        If other tools would take their names apart.
+    """
+    from plinth_hw.integrate import package
+
+    try:
+        return [path, *(path.with_name(name) for name in package.names(path.stem, kinds)[1:])]
+    except ValueError as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def harness_digest() -> str:

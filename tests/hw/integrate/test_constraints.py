@@ -10,7 +10,6 @@ from tests.support.refusal import refused
 
 from plinth_hw.die import Die
 from plinth_hw.integrate import constraints
-from plinth_hw.integrate.package import CONSTRAINTS, beside
 from plinth_hw.isa.parameters import preset
 from plinth_sim.rtl.elaborate import die_verilog, module_name
 from plinth_sim.rtl.pins import module_ports
@@ -90,7 +89,8 @@ def test_every_port_is_constrained(name: str) -> None:
 
 
 def test_files_in_the_folder_are_those_of_the_demo() -> None:
-    for file, text in beside(preset("ndp-demo"), None, "die", "ndp_demo", [CONSTRAINTS]).items():
+    for dialect in constraints.DIALECTS:
+        file, text = f"die.{dialect}", constraints.text(Die(preset("ndp-demo")), "Die ndp-demo", 100, dialect)
         assert text == (FOLDER / file).read_text(), (
             f"copy {file} of: plinth verilog ndp-demo --constraints --out build/die.v")
 

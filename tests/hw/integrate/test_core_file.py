@@ -29,7 +29,8 @@ def test_fusesoc_takes_the_core(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
     # Of one engine, so that this is quick; `make lint` is for the rest.
     monkeypatch.setitem(PRESETS, "ndp-tiny", preset("ndp-tiny", engines=frozenset({Engine.TRANSFER})))
     cli.main(["verilog", "ndp-tiny", "--out", str(tmp_path / "die.v"), "--fusesoc", "--clock", "80"])
-    for target, tool, files in (("ecp5", "yosys", ["die.v"]), ("vivado", "vivado", ["die.v", "die.xdc", "die.tcl"])):
+    for target, tool, files in (("ecp5", "yosys", ["die.v"]),
+                                ("vivado", "vivado", ["die.v", "die.xdc", "die_ooc.tcl"])):
         setup = run(tmp_path, "--setup", f"--target={target}")
         assert setup.returncode == 0, setup.stdout
         scripts = "".join(path.read_text() for path in (tmp_path / "work").iterdir() if path.is_file())

@@ -1,6 +1,7 @@
 # amaranth: UnusedElaboratable=no
 """Attributes of ports, held against the Verilog; and the packaging script, run by a Tcl interpreter on stand-ins."""
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,11 @@ from plinth_hw.die import Die
 from plinth_hw.host.top import SerialDie
 from plinth_hw.host.uart import Receiver
 from plinth_hw.integrate import constraints, vivado
-from plinth_hw.integrate.package import KINDS, beside
+from plinth_hw.integrate.package import KINDS, names, texts, waivers
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import preset
+from plinth_sim.rtl import verilator
 from plinth_sim.rtl.pins import module_ports
 
 SMALL = preset("ndp-tiny", engines=frozenset({Engine.TRANSFER}))
@@ -25,7 +27,7 @@ BRIDGE = BridgeParameters(cycles_per_bit=8)
 @pytest.mark.parametrize("bridge", [None, BRIDGE])
 def test_attributes_stand_before_their_ports(bridge: BridgeParameters | None) -> None:
     top: Any = SerialDie(SMALL.with_window, bridge) if bridge else Die(SMALL)
-    text = emit.verilog(top, "top", attributes=vivado.attributes(top))
+    text = emit.exported(emit.verilog(top, "top"), "top", vivado.attributes(top))
     found = dict(re.findall(r'^  \(\* X_INTERFACE_INFO = "([^"]*)".*\*\)\n  (?:input|output) [^;]*?(\w+) ?;$', text,
                             re.MULTILINE))
     names = {port: info for info, port in found.items()}
@@ -61,16 +63,55 @@ def test_a_line_belongs_to_no_clock() -> None:
 
 def test_an_attribute_needs_its_port() -> None:
     with pytest.raises(ValueError, match="there is no port 'clok' for an attribute"):
-        emit.verilog(Receiver(8), "top", attributes={"clok": "(* a = 1 *)"})
+        emit.exported(emit.verilog(Receiver(8), "top"), "top", {"clok": "(* a = 1 *)"})
+
+
+def test_two_dies_can_be_in_one_design(tmp_path: Path) -> None:
+    """Whose modules of the same name differ: of each all modules begin with its own, and its digest is the text's."""
+    dies = {"one": SMALL, "two": preset("ndp-tiny", engines=frozenset({Engine.TRANSFER}), counters=32)}
+    texts = {name: emit.verilog(Die(die), name) for name, die in dies.items()}
+    own = {name: emit.exported(text, name, {}) for name, text in texts.items()}
+    modules = {name: set(re.findall(r"^module (\\?[^ (]+)", text, re.MULTILINE)) for name, text in own.items()}
+    assert not modules["one"] & modules["two"]
+    for name, text in own.items():
+        assert all(module.lstrip("\\").startswith(name) for module in modules[name])
+        assert len(modules[name]) == texts[name].count("\nendmodule")
+        body, _, _ = text.partition(f"\nmodule {name}_digest(")
+        assert emit.held_digest(text, name) == int(hashlib.sha256(body.encode()).hexdigest()[:8], 16) != 0
+        (tmp_path / f"{name}.v").write_text(text)
+        (tmp_path / f"{name}.vlt").write_text(waivers(name))
+    ports = module_ports(own["one"], "one")
+    pins = {name: ", ".join(f".{port}()" for port in ports) for name in own}
+    (tmp_path / "both.v").write_text("module both;\n" + "".join(
+        f"  {name} die_{name} ({pins[name]});\n" for name in own) + "endmodule\n")
+    verilator.lint([*(tmp_path / f"{name}.v" for name in own), tmp_path / "both.v"], "both",
+                   [tmp_path / f"{name}.vlt" for name in own] + [_silence(tmp_path)])
+
+
+def _silence(folder: Path) -> Path:
+    """Of the design that leaves pins open."""
+    file = folder / "both.vlt"
+    file.write_text('`verilator_config\nlint_off -rule PINCONNECTEMPTY -file "*both.v"\n')
+    return file
+
+
+def test_waivers_are_of_one_file(tmp_path: Path) -> None:
+    """Whoever else is linted beside it hears all."""
+    (tmp_path / "user.v").write_text("module user(input [3:0] a, output [1:0] q);\n  assign q = a;\nendmodule\n")
+    (tmp_path / "die.vlt").write_text(waivers("die"))
+    with pytest.raises(verilator.SimulatorError, match="WIDTHTRUNC"):
+        verilator.lint([tmp_path / "user.v"], "user", [tmp_path / "die.vlt"])
 
 
 def test_the_packaging_script_runs(tmp_path: Path) -> None:
     tkinter = pytest.importorskip("tkinter")
     parameters = SMALL.with_window
-    texts = beside(parameters, None, "die", "ndp_tiny", KINDS)
-    assert sorted(texts) == ["die.core", "die.f", "die.sdc", "die.tcl", "die.vlt", "die.xdc", "die_ip.tcl"]
+    verilog = emit.verilog(Die(parameters), "ndp_tiny")
+    made = texts(verilog, parameters, None, "die", "ndp_tiny", KINDS)
+    assert sorted(made) == sorted(names("die", KINDS)) == [
+        "die.core", "die.f", "die.sdc", "die.v", "die.vlt", "die.xdc", "die_ip.tcl", "die_ooc.tcl"]
     (tmp_path / "die.v").write_text("")
-    (tmp_path / "die_ip.tcl").write_text(texts["die_ip.tcl"])
+    (tmp_path / "die_ip.tcl").write_text(made["die_ip.tcl"])
     interpreter = tkinter.Tcl()
     calls: list[tuple[str, ...]] = []
 
@@ -81,12 +122,13 @@ def test_the_packaging_script_runs(tmp_path: Path) -> None:
 
         interpreter.createcommand(name, called)
 
-    interpreter.eval("namespace eval ipx {}")
+    interpreter.eval("namespace eval ipx {}; set argc 1; set argv {xc7a100tcsg324-1}")
     for name in ("create_project", "add_files", "set_property", "current_fileset", "close_project", *(
             f"ipx::{name}" for name in ("package_project", "current_core", "associate_bus_interfaces",
                                         "create_xgui_files", "update_checksums", "check_integrity", "save_core"))):
         stand_in(name)
     interpreter.eval(f"source {{{tmp_path / 'die_ip.tcl'}}}")
+    assert ("create_project", "-force", "die_ip", str(tmp_path / "die_ip"), "-part", "xc7a100tcsg324-1") in calls
     assert ("add_files", str(tmp_path / "die.v")) in calls
     assert ("set_property", "top", "ndp_tiny", "<current_fileset>") in calls
     buses = [call[2] for call in calls if call[0] == "ipx::associate_bus_interfaces"]

@@ -36,8 +36,7 @@ def leaves(shape: Any, value: Any) -> list[int]:
         return [item for own in value for item in leaves(shape.shape, own)]
     if shape is Pointer:
         return [pack(Pointer, value)[0]]
-    plain = getattr(value, "value", value)
-    return [plain & (1 << shape.bits) - 1]
+    return [getattr(value, "value", value) & (1 << 64) - 1]
 
 
 def test_a_c_compiler_and_a_c_plus_plus_compiler_take_it(tmp_path: Path) -> None:
@@ -47,6 +46,22 @@ def test_a_c_compiler_and_a_c_plus_plus_compiler_take_it(tmp_path: Path) -> None
         for name in ("ndp-tiny", "fpga-ulx3s", "hypar-tiny"):
             subprocess.run(["g++", "-x", language, f"-std={standard}", "-Wall", "-Wextra", "-Wpedantic", "-Werror",
                             "-fsyntax-only", "-"], input=f'#include "{name}.h"\n', cwd=tmp_path, text=True, check=True)
+
+
+def test_what_is_shown_of_fields() -> None:
+    assert "#define PLINTH_FIELD_VECTOR_LOAD_STRIDE(i) 608 + 96 * (i), 32 /* i: 0 to 3; Words between" in HEADER
+    assert re.search(r"#define PLINTH_FIELD_MATRIX_WINDOW_ROW \d+, 16 /\* signed; Row of the map", HEADER)
+    # Of a layout with another one's fields first.
+    assert re.search(r"#define PLINTH_FIELD_CODE_MARKS \d+, 1 /\* Results of 0 are -0", HEADER)
+    assert ":data:" not in HEADER and ":class:" not in HEADER
+
+
+def test_headers_of_two_kinds_do_not_meet(tmp_path: Path) -> None:
+    for name in ("ndp-tiny", "fpga-tiny"):
+        (tmp_path / f"{name}.h").write_text(c_header(preset(name)))
+    run = subprocess.run(["g++", "-fsyntax-only", "-x", "c++", "-"], cwd=tmp_path, text=True, capture_output=True,
+                         input='#include "ndp-tiny.h"\n#include "ndp-tiny.h"\n#include "fpga-tiny.h"\n')
+    assert run.returncode and "give each kind a source file of its own" in run.stderr
 
 
 def test_names_are_each_there_once() -> None:
@@ -75,16 +90,18 @@ def test_fields_are_put_where_software_reads_them(layouts: tuple[type[Struct], .
     source, per_layout = ['#include "die.h"'], []
     for place, layout in enumerate(layouts):
         accesses = []
-        for name, _, _, strides, _ in fields(layout):
-            counts = _counts(layout, name, len(strides))
+        for field in fields(layout):
+            counts = _counts(layout, field.name, len(field.repeats))
+            assert counts == [count for _, count in field.repeats]
             for numbers in np.ndindex(*counts):
-                macro = f"{layout_name(layout)}_{name.upper()}"
-                accesses.append(f"{macro}({', '.join(map(str, numbers))})" if numbers else macro)
+                macro = f"{layout_name(layout)}_{field.name.upper()}"
+                accesses.append((field.signed, f"{macro}({', '.join(map(str, numbers))})" if numbers else macro))
         per_layout.append(len(accesses))
         source += [f"void take{place}(const uint32_t *words, uint64_t *values) {{", *(
-            f"values[{index}] = plinth_get(words, {access});" for index, access in enumerate(accesses)), "}",
+            f"values[{index}] = (uint64_t)plinth_get{'_signed' * signed}(words, {access});"
+            for index, (signed, access) in enumerate(accesses)), "}",
             f"void put{place}(uint32_t *words, const uint64_t *values) {{", *(
-            f"plinth_put(words, {access}, values[{index}]);" for index, access in enumerate(accesses)), "}"]
+            f"plinth_put(words, {access}, values[{index}]);" for index, (_, access) in enumerate(accesses)), "}"]
     (tmp_path / "fields.c").write_text("\n".join(source))
     subprocess.run(["g++", "-x", "c", "-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-shared", "-fPIC", "fields.c",
                     "-o", "fields.so"], cwd=tmp_path, check=True)

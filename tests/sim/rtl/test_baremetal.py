@@ -26,6 +26,7 @@ static inline void register_write(uint32_t address, uint32_t value) { write_acce
 static inline uint32_t register_read(uint32_t address) { return read_access(1, address); }
 static inline void memory_write(uint32_t word, uint32_t value) { write_access(0, word, value); }
 static inline uint32_t memory_read(uint32_t word) { return read_access(0, word); }
+static inline void memory_barrier(void) { }
 """
 _HOST = """
 #include <stdint.h>
