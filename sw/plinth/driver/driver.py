@@ -107,14 +107,6 @@ class Driver:
         self._check_lead()
         if not self._has_all:
             self._compare_programs()
-        for number, die in self._devices.items():
-            self._identify(number, die)
-        ran = [number for number, die in self._devices.items() if die.read_register(Register.STATUS)]
-        if ran and not self._has_all:
-            raise DieError(f"die {ran[0]} has run before, and dies of other processes cannot be stopped from here; "
-                           "reset all dies")
-        if ran:
-            self._stop_all()
         self._set_up()
 
     @property
@@ -145,6 +137,9 @@ class Driver:
         """Registers, routes and descriptors of all dies of this process; then the graph that sets them up."""
         program = self.program
         for number, die in self._devices.items():
+            self._identify(number, die)
+            if die.read_register(Register.STATUS):
+                self._take_back(number)
             for register, value in ((Register.DIE, number), (Register.DIES, program.dies),
                                     (Register.MEMORY_WORDS, self._memory_words),
                                     (Register.WATCHDOG, self._watchdog_cycles), *self._wiring[number]):
@@ -190,9 +185,14 @@ class Driver:
         if not self._has_all:
             raise UserError("dies of other processes cannot be stopped from here; end all processes and begin anew")
         self._stop_all()
-        for number, die in self._devices.items():
-            self._identify(number, die)
         self._set_up()
+
+    def _take_back(self, number: int) -> None:
+        """Stop dies that another driver has left: with its update counters tasks would not wait."""
+        if not self._has_all:
+            raise DieError(f"die {number} has run before, and dies of other processes cannot be stopped from here; "
+                           "reset all dies")
+        self._stop_all()
 
     def _stop_all(self) -> None:
         """Stop all dies, then clear them: none runs, and counters are 0."""

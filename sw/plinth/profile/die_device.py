@@ -133,6 +133,8 @@ class DieDevice:
     def _loaded(self, program: TrainingProgram, network: Network, batch: int) -> Driver:
         """A driver of the die with weights and samples in its memory."""
         driver = Driver(self.array, program, memory_words=self.memory_words)
+        # A fresh die begins as one that has run, so that both take as many cycles.
+        driver.recover()
         program.load(driver, initial_parameters(network, 0))
         program.write_batch(driver, *random_batch(network, batch))
         return driver
