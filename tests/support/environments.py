@@ -24,7 +24,7 @@ from plinth_hw.terminal.program import INTERRUPTED, MENDABLE, NO_READER
 #: Seconds after which a command hangs.
 PATIENCE = 300
 #: What ends a file of ours that is whole, by its suffix; others are parsed.
-_ENDS = {".png": b"IEND\xaeB`\x82", ".v": b"endmodule\n", ".lpf": b"\n", ".rdl": b"};\n"}
+_ENDS = {".png": b"IEND\xaeB`\x82", ".v": b"endmodule\n", ".h": b"*/\n", ".lpf": b"\n", ".rdl": b"};\n"}
 
 
 @dataclass(frozen=True)
