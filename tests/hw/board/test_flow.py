@@ -76,7 +76,7 @@ def test_a_bitstream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Again, with what nextpnr would say of slower designs.
     routed = json.loads((tmp_path / "nextpnr.json").read_text())
 
-    def run(wheel: str, arguments: list[str], folder: Path, log: str, program: str) -> None:
+    def run(wheel: str, arguments: list[str], folder: Path, log: str, program: str, *, own_log: str | None) -> None:
         assert program != "ecppack"
         if program == "nextpnr_ecp5":
             for clock in routed["fmax"].values():
