@@ -25,7 +25,7 @@ from plinth_hw.isa import layout
 from plinth_hw.isa.frames import AnswerTrailer, BridgeParameters, Limits, RequestHeader, RequestKind, decode, encode
 from plinth_hw.isa.identity import identity
 from plinth_hw.isa.parameters import DieParameters, preset
-from plinth_hw.isa.registers import IDENTITY, ISA_VERSION, Register, Status
+from plinth_hw.isa.registers import IDENTITY, ISA_VERSION, ControlBits, Register, Status
 from plinth_sim.rtl.pseudo_terminal import PseudoTerminals
 
 BRIDGE = BridgeParameters(cycles_per_bit=4)
@@ -204,7 +204,8 @@ def _answering(answer: Callable[[bytes], bytes]) -> Iterator[SystemPort]:
 
 
 class Registers:
-    """A bridge in a few lines, before registers that hold what they are given; after ``requests`` it is gone."""
+    """A bridge in a few lines, before registers that hold what they are given, of a die that is done as soon as it is
+    started; after ``requests`` it is gone."""
 
     def __init__(self, values: dict[int, int], requests: int = 1 << 30, version: int = 1) -> None:
         self.values, self.left, self.version = values, requests, version
@@ -229,6 +230,8 @@ class Registers:
                 payload.append(self.values.get(register, 0))
             else:
                 self.values[register] = data[place]
+                if register == Register.CONTROL and data[place] & ControlBits.START:
+                    self.values[Register.STATUS] = Status.DONE
         trailer = layout.pack(AnswerTrailer, {"sequence": header.sequence, "count": count})
         return np.array([*payload, *trailer], "<u4").tobytes()
 
@@ -272,8 +275,8 @@ def test_a_die_of_another_identity() -> None:
 
 
 def _die_of(verilog_digest: int) -> Registers:
-    """What the driver sees of :data:`DIE` until it looks at results."""
-    return Registers({Register.ID: IDENTITY, Register.VERSION: ISA_VERSION, Register.STATUS: Status.DONE,
+    """What the driver sees of :data:`DIE`, which has not run, until it looks at results."""
+    return Registers({Register.ID: IDENTITY, Register.VERSION: ISA_VERSION, Register.STATUS: 0,
                       **{int(register): value for register, value in identity(DIE, verilog_digest).items()}})
 
 
