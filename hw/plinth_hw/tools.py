@@ -155,7 +155,8 @@ def verilog_of(netlist: str) -> str:
         return _yosys(f"read_rtlil <<rtlil\n{netlist}\nrtlil\nproc -nomux -norom\nmemory_collect\n"
                       "write_verilog -norename\n")
     except (YosysError, WasmtimeError, Trap, OSError) as error:
-        why = (str(error).splitlines() or ["no message"])[-1]
+        text = str(error.strerror or error) if isinstance(error, OSError) else str(error)
+        why = (text.splitlines() or ["no message"])[-1]
         raise ToolError(f"Yosys failed: {why}; see that there are room on the disk and memory for it") from error
 
 
