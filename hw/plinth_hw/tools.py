@@ -162,9 +162,11 @@ def verilog_of(netlist: str) -> str:
 
 def stage(text: str) -> str:
     """Where Yosys or nextpnr is, by the last line of its log that tells; "" if none does."""
-    told = list(_STAGE.finditer(text))[-1:]
-    return next((f"router's iteration {line['routed']}" if line["routed"] else
-                 "".join(filter(None, line.groups())).strip() for line in told), "")
+    told = list(_STAGE.finditer(text))
+    if not told:
+        return ""
+    last = told[-1]
+    return f"router's iteration {last['routed']}" if last["routed"] else "".join(filter(None, last.groups())).strip()
 
 
 def _follow(process: subprocess.Popen[bytes], log: Path | None, activity: Activity) -> int:

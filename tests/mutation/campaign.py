@@ -1,7 +1,6 @@
 """A campaign: mutants drawn from rooms, each against the tests that may notice it."""
 
 import difflib
-import hashlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -20,6 +19,7 @@ from tests.mutation.rooms import REGRESSION, Room, test_files
 from tests.mutation.sandbox import Sandbox
 
 from plinth.errors import UserError
+from plinth_hw.cache import digest
 
 #: The nearest tests run first, as many as take so long together.
 FIRST_SECONDS = 12.0
@@ -92,11 +92,9 @@ def read_equivalents(path: Path = EQUIVALENTS) -> Equivalents:
 
 def tree_digest(root: Path) -> str:
     """Of code and tests, but for what judges them: while it is the same, so are verdicts."""
-    digest = hashlib.sha256()
-    for path in sorted(path for folder in ("hw", "sim", "sw", "tests") for path in (root / folder).rglob("*.py")
-                       if not path.is_relative_to(root / "tests" / "mutation")):
-        digest.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
-    return digest.hexdigest()[:16]
+    paths = sorted(path for folder in ("hw", "sim", "sw", "tests") for path in (root / folder).rglob("*.py")
+                   if not path.is_relative_to(root / "tests" / "mutation"))
+    return digest(*(part for path in paths for part in (str(path.relative_to(root)), path.read_bytes())))
 
 
 def data_key(data: dict[str, Any]) -> tuple[str, ...]:

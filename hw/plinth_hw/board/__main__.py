@@ -61,6 +61,7 @@ def main(board: str, name: str | None, clock: float, baud: int, seed: int | None
             raise click.UsageError("Missing argument 'PRESET'.")
         make, parameters = _design(design), preset(name)
         folder = out or output_root() / "bitstream" / board / name
+
         def die(clock_hz: Fraction) -> Any:
             return make(parameters, clock_hz, baud)
 

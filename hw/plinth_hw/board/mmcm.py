@@ -13,6 +13,8 @@ from fractions import Fraction
 
 from amaranth.hdl import Instance, Module, Signal, Value
 
+from plinth_hw.board.ranges import check_ends, within
+
 #: Dividers and the multiplier: least and most.
 INPUT_DIVIDERS, MULTIPLIERS, OUTPUT_DIVIDERS = (1, 106), (2, 64), (1, 128)
 #: Hz of the input, at the phase detector, of the VCO and of the output: least and most.
@@ -20,10 +22,6 @@ INPUT_HZ = (10_000_000, 800_000_000)
 DETECTOR_HZ = (10_000_000, 450_000_000)
 VCO_HZ = (600_000_000, 1_200_000_000)
 OUTPUT_HZ = (4_690_000, 800_000_000)
-
-
-def _within(value: Fraction, limits: tuple[int, int]) -> bool:
-    return limits[0] <= value <= limits[1]
 
 
 @dataclass(frozen=True)
@@ -37,12 +35,12 @@ class MMCM:
 
     @property
     def vco_hz(self) -> Fraction:
-        """Of the oscillator."""
+        """Frequency of the oscillator in Hz."""
         return Fraction(self.input_hz * self.multiplier, self.input_divider)
 
     @property
     def output_hz(self) -> Fraction:
-        """Of CLKOUT0."""
+        """Frequency of CLKOUT0 in Hz."""
         return self.vco_hz / self.output_divider
 
     def instance(self, clock_in: Value, clock_out: Signal, lock: Signal) -> Module:
@@ -70,19 +68,16 @@ def search(input_hz: int, wanted_hz: int) -> MMCM:
     ValueError
         If the input or the wanted clock is outside what an MMCM can do, or no dividers make it of this input.
     """
-    for name, value, limits in (("input", input_hz, INPUT_HZ), ("output", wanted_hz, OUTPUT_HZ)):
-        if not _within(Fraction(value), limits):
-            raise ValueError(f"MMCM {name} must be from {limits[0] / 1e6:g} to {limits[1] / 1e6:g} MHz, not "
-                             f"{value / 1e6:g}")
+    check_ends("MMCM", input_hz, INPUT_HZ, wanted_hz, OUTPUT_HZ)
     found = []
     for divider in range(INPUT_DIVIDERS[0], INPUT_DIVIDERS[1] + 1):
-        if not _within(Fraction(input_hz, divider), DETECTOR_HZ):
+        if not within(Fraction(input_hz, divider), DETECTOR_HZ):
             continue
         for multiplier in range(MULTIPLIERS[0], MULTIPLIERS[1] + 1):
             # The least divider whose output is not faster than wanted.
             output = -(-input_hz * multiplier // (divider * wanted_hz))
             mmcm = MMCM(input_hz, divider, multiplier, max(OUTPUT_DIVIDERS[0], output))
-            if mmcm.output_divider <= OUTPUT_DIVIDERS[1] and _within(mmcm.vco_hz, VCO_HZ) and _within(
+            if mmcm.output_divider <= OUTPUT_DIVIDERS[1] and within(mmcm.vco_hz, VCO_HZ) and within(
                     mmcm.output_hz, OUTPUT_HZ):
                 found.append(mmcm)
     if not found:

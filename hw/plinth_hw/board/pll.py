@@ -14,6 +14,8 @@ from fractions import Fraction
 
 from amaranth.hdl import Instance, Signal, Value
 
+from plinth_hw.board.ranges import check_ends, within
+
 #: Dividers go from 1 to this.
 MOST_DIVISION = 128
 #: Hz of the input, at the phase detector, of the VCO and of the output: least and most.
@@ -21,10 +23,6 @@ INPUT_HZ = (8_000_000, 400_000_000)
 DETECTOR_HZ = (3_125_000, 400_000_000)
 VCO_HZ = (400_000_000, 800_000_000)
 OUTPUT_HZ = (3_125_000, 400_000_000)
-
-
-def _within(value: Fraction, limits: tuple[int, int]) -> bool:
-    return limits[0] <= value <= limits[1]
 
 
 @dataclass(frozen=True)
@@ -73,18 +71,15 @@ def search(input_hz: int, wanted_hz: int) -> PLL:
     ValueError
         If the input or the wanted clock is outside what the PLL can do, or no dividers make it of this input.
     """
-    for name, value, limits in (("input", input_hz, INPUT_HZ), ("output", wanted_hz, OUTPUT_HZ)):
-        if not _within(Fraction(value), limits):
-            raise ValueError(f"PLL {name} must be from {limits[0] / 1e6:g} to {limits[1] / 1e6:g} MHz, not "
-                             f"{value / 1e6:g}")
+    check_ends("PLL", input_hz, INPUT_HZ, wanted_hz, OUTPUT_HZ)
     plls = []
     for divider in range(1, MOST_DIVISION + 1):
-        if not _within(Fraction(input_hz, divider), DETECTOR_HZ):
+        if not within(Fraction(input_hz, divider), DETECTOR_HZ):
             continue
         feedback = min(MOST_DIVISION, wanted_hz * divider // input_hz)
         plls += [pll for output in range(1, MOST_DIVISION + 1) if feedback
-                 and _within((pll := PLL(input_hz, divider, feedback, output)).vco_hz, VCO_HZ)
-                 and _within(pll.output_hz, OUTPUT_HZ)]
+                 and within((pll := PLL(input_hz, divider, feedback, output)).vco_hz, VCO_HZ)
+                 and within(pll.output_hz, OUTPUT_HZ)]
     if not plls:
         raise ValueError(f"PLL output of at most {wanted_hz / 1e6:g} MHz cannot be made of {input_hz / 1e6:g} MHz")
     middle = sum(VCO_HZ) // 2

@@ -15,7 +15,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 
 from plinth_hw.die import Die
 from plinth_hw.host.bridge import Bridge
-from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
+from plinth_hw.isa.frames import BridgeParameters, bit_cycles
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -105,7 +105,4 @@ def serial_die(parameters: DieParameters, clock_hz: Fraction, baud: int) -> Lone
     ValueError
         If memory is not on the chip alone, or the line is too fast for the clock.
     """
-    if Fraction(clock_hz) < LEAST_CYCLES * baud:
-        raise ValueError(f"a line of {baud} baud needs a clock of {LEAST_CYCLES * baud / 1e6:g} MHz or more, not "
-                         f"{float(clock_hz) / 1e6:g}; give another --baud or --clock")
-    return LoneDie(parameters, BridgeParameters(cycles_per_bit=Fraction(clock_hz) / baud))
+    return LoneDie(parameters, BridgeParameters(cycles_per_bit=bit_cycles(clock_hz, baud)))

@@ -16,7 +16,8 @@ from plinth_hw.isa.parameters import DieParameters
 #: What can stand beside Verilog: constraints; a FuseSoC core, with all that it names; a list of files for simulators,
 #: with waivers for Verilator's lint; a script that makes an IP for Vivado.
 KINDS = CONSTRAINTS, FUSESOC, FILELIST, VIVADO = "constraints", "fusesoc", "filelist", "vivado"
-_BESIDE = {CONSTRAINTS: (".sdc", ".xdc"), FUSESOC: (".sdc", ".xdc", ".vlt", "_ooc.tcl", ".core"),
+_DIALECTS = {f".{dialect}": dialect for dialect in constraints.DIALECTS}
+_BESIDE = {CONSTRAINTS: tuple(_DIALECTS), FUSESOC: (*_DIALECTS, ".vlt", "_ooc.tcl", ".core"),
            FILELIST: (".vlt", ".f"), VIVADO: ("_ip.tcl",)}
 #: Names that need no quotes in Tcl, YAML and lists of files.
 _STEM = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -74,9 +75,8 @@ def texts(verilog: str, parameters: DieParameters, bridge: BridgeParameters | No
     version, made = release() or "0.0", {f"{stem}.v": emit.exported(verilog, top, vivado.attributes(component))}
     for name in names(stem, kinds)[1:]:
         ending = name.removeprefix(stem)
-        if ending in (".sdc", ".xdc"):
-            dialect = constraints.DIALECTS[(".sdc", ".xdc").index(ending)]
-            made[name] = constraints.text(component, title, clock_mhz, dialect)
+        if ending in _DIALECTS:
+            made[name] = constraints.text(component, title, clock_mhz, _DIALECTS[ending])
         elif ending == ".vlt":
             made[name] = waivers(stem)
         elif ending == ".f":

@@ -15,24 +15,20 @@ from collections.abc import Iterator
 from enum import IntFlag
 from typing import Any, NamedTuple
 
-from plinth_hw.isa import machine, registers
+from plinth_hw.isa import machine, registers, tasks
 from plinth_hw.isa.comments import comments, shared_comments
 from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, HEADER_WORDS, RECORD_WORDS, Pointer, Record, TaskHeader
-from plinth_hw.isa.identity import identity
 from plinth_hw.isa.layout import WORD_BITS, Code, Number, Repeat, Struct, width
 from plinth_hw.isa.machine import Machine
-from plinth_hw.isa.matrix_bodies import MatrixBody, RowStationaryBody
 from plinth_hw.isa.operations import OPERATIONS, Engine, ErrorCode, Traffic, UpdateOperation
 from plinth_hw.isa.parameters import RESET_CYCLES, DieParameters
-from plinth_hw.isa.registers import ControlBits, EngineRegister, EngineState, Register, Status
-from plinth_hw.isa.transfer_bodies import CodeBody, TransferBody, TransformBody
-from plinth_hw.isa.update_bodies import CollectiveBody, OptimiserBody, RouteBody
-from plinth_hw.isa.vector_body import VectorBody, VectorFunction, VectorOp
+from plinth_hw.isa.register_map import register_map
+from plinth_hw.isa.registers import Access, ControlBits, EngineRegister, EngineState, Register, Status
+from plinth_hw.isa.vector_body import VectorFunction, VectorOp
 
 PREFIX, FIELD = "PLINTH_", "PLINTH_FIELD_"
 #: What stands behind the header of a descriptor.
-BODIES: tuple[type[Struct], ...] = (MatrixBody, RowStationaryBody, VectorBody, CollectiveBody, RouteBody, TransferBody,
-                                    TransformBody, CodeBody, OptimiserBody)
+BODIES: tuple[type[Struct], ...] = tuple(dict.fromkeys(tasks.BODIES.values()))
 #: What stands by itself: at the beginning of a descriptor, of a record, in a register.
 LAYOUTS: tuple[type[Struct], ...] = (TaskHeader, Record, registers.ErrorInfo, registers.LinkRate,
                                      registers.WaitCounter, machine.MachineInfo, machine.Formats, machine.ArraySize,
@@ -190,9 +186,8 @@ def _die(die: DieParameters) -> Iterator[str]:
     yield f'#define {PREFIX}PRESET "{die.name}"'
     yield from (f"#define {PREFIX}{name} {value}" for name, value in numbers.items())
     yield "/* What its identity registers hold; VERILOG_DIGEST is the text's */"
-    values = {Register.ID: registers.IDENTITY, Register.VERSION: registers.ISA_VERSION, **identity(die)}
-    del values[Register.VERILOG_DIGEST]
-    yield from (f"#define {PREFIX}VALUE_{register.name} {value:#010x}u" for register, value in values.items())
+    yield from (f"#define {PREFIX}VALUE_{entry.name} {entry.reset:#010x}u" for entry in register_map(die)
+                if entry.access is Access.RO and entry.reset is not None)
     yield ""
 
 

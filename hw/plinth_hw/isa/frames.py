@@ -98,6 +98,20 @@ def check_rate(cycles_per_bit: Fraction | int) -> None:
         raise ValueError(f"Cycles of a bit must be at least {LEAST_CYCLES}, not {cycles_per_bit}")
 
 
+def bit_cycles(clock_hz: Fraction, baud: int) -> Fraction:
+    """Cycles of a bit on a line of so many bits a second.
+
+    Raises
+    ------
+    ValueError
+        If the line is too fast for the clock.
+    """
+    if clock_hz < LEAST_CYCLES * baud:
+        raise ValueError(f"a line of {baud} baud is too fast for a clock of {float(clock_hz) / 1e6:g} MHz, which has "
+                         f"to be {LEAST_CYCLES} times as fast; give less of the one or more of the other")
+    return Fraction(clock_hz) / baud
+
+
 def _power_of_two(value: int) -> bool:
     return value > 0 and value & value - 1 == 0
 

@@ -1,11 +1,11 @@
 """One product of matrices as a host's accesses, in numbers: what the programmer's guide shows, and
 ``examples/baremetal/gemm.c`` does."""
 
-import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from plinth_hw.isa.descriptors import DESCRIPTOR_WORDS, HEADER_WORDS, TaskHeader
+from plinth_hw.isa.formats import FP32, number_word
 from plinth_hw.isa.layout import pack
 from plinth_hw.isa.matrix_bodies import MatrixBody
 from plinth_hw.isa.operations import Engine, MatrixOperation
@@ -47,7 +47,7 @@ def writes() -> Iterator[Write]:
     """All writes, in their order; the last one starts the die."""
     for place, pair in enumerate(zip(*operands(), strict=True)):
         for first, value in zip((A, B), pair, strict=True):
-            yield Write(False, first + place, struct.unpack("<I", struct.pack("<f", value))[0])
+            yield Write(False, first + place, number_word(FP32, value))
     yield from (Write(False, TASK + place, word) for place, word in enumerate(descriptor()))
     for address, value in ((Register.DIE, 0), (Register.DIES, 1), (Register.MEMORY_WORDS, MEMORY_WORDS), (BASES, 0),
                            (Register.TASK_BASE, TASK), (Register.CONTROL, ControlBits.START)):
@@ -80,7 +80,7 @@ def table() -> Iterator[str]:
         if write.register:
             yield f"| `{names[write.address]}` | `{write.address:#05x}` | `{write.value:08x}` |"
     yield ""
-    values = [struct.unpack("<I", struct.pack("<f", value))[0] for value in result()]
+    values = [number_word(FP32, value) for value in result()]
     yield "| words of C | values |"
     yield "| --- | --- |"
     for start in range(0, SIZE * SIZE, _LINE):

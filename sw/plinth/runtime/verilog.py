@@ -8,7 +8,7 @@ from pathlib import Path
 
 from plinth.errors import UserError
 from plinth_hw.installation import cache_root
-from plinth_hw.isa.frames import LEAST_CYCLES, BridgeParameters
+from plinth_hw.isa.frames import BridgeParameters, bit_cycles
 from plinth_hw.isa.parameters import DieParameters
 
 
@@ -80,10 +80,9 @@ def export(parameters: DieParameters, path: Path, kinds: Collection[str], *, clo
     if baud is not None:
         parameters = parameters.with_window
         try:
-            bridge = BridgeParameters(cycles_per_bit=Fraction(round(clock_mhz * 1_000_000), baud))
-        except ValueError:
-            raise UserError(f"a line of {baud} baud is too fast for a clock of {clock_mhz:g} MHz, which has to be "
-                            f"{LEAST_CYCLES} times as fast; give less of the one or more of the other") from None
+            bridge = BridgeParameters(cycles_per_bit=bit_cycles(Fraction(round(clock_mhz * 1_000_000)), baud))
+        except ValueError as error:
+            raise UserError(str(error)) from None
     with tool_errors():
         (text,) = die_verilog(parameters, "cells", bridge).values()
     made = package.texts(text, parameters, bridge, path.stem, module_name(parameters, bridge), kinds, clock_mhz)
