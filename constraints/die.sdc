@@ -18,7 +18,7 @@ set_input_delay -clock clk -min 0.000 [get_ports {
 }]
 
 # axil: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {
+set_output_delay -clock clk -max 6.000 [get_ports {
     axil_awready axil_wready axil_bresp[*] axil_bvalid axil_arready axil_rdata[*] axil_rresp[*] axil_rvalid
 }]
 set_output_delay -clock clk -min 0.000 [get_ports {
@@ -26,7 +26,7 @@ set_output_delay -clock clk -min 0.000 [get_ports {
 }]
 
 # axi_0: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {
+set_output_delay -clock clk -max 6.000 [get_ports {
     axi_0_awid axi_0_awaddr[*] axi_0_awlen[*] axi_0_awsize[*] axi_0_awburst[*] axi_0_awcache[*]
     axi_0_awprot[*] axi_0_awvalid axi_0_arid axi_0_araddr[*] axi_0_arlen[*] axi_0_arsize[*] axi_0_arburst[*]
     axi_0_arcache[*] axi_0_arprot[*] axi_0_arvalid axi_0_wdata[*] axi_0_wstrb[*] axi_0_wlast axi_0_wvalid
@@ -50,7 +50,7 @@ set_input_delay -clock clk -min 0.000 [get_ports {
 }]
 
 # link_out_0: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {link_out_0_valid link_out_0_flit[*]}]
+set_output_delay -clock clk -max 6.000 [get_ports {link_out_0_valid link_out_0_flit[*]}]
 set_output_delay -clock clk -min 0.000 [get_ports {link_out_0_valid link_out_0_flit[*]}]
 
 # link_out_0: inputs
@@ -58,7 +58,7 @@ set_input_delay -clock clk -max 3.000 [get_ports {link_out_0_credit[*]}]
 set_input_delay -clock clk -min 0.000 [get_ports {link_out_0_credit[*]}]
 
 # link_out_1: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {link_out_1_valid link_out_1_flit[*]}]
+set_output_delay -clock clk -max 6.000 [get_ports {link_out_1_valid link_out_1_flit[*]}]
 set_output_delay -clock clk -min 0.000 [get_ports {link_out_1_valid link_out_1_flit[*]}]
 
 # link_out_1: inputs
@@ -70,7 +70,7 @@ set_input_delay -clock clk -max 3.000 [get_ports {link_in_0_valid link_in_0_flit
 set_input_delay -clock clk -min 0.000 [get_ports {link_in_0_valid link_in_0_flit[*]}]
 
 # link_in_0: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {link_in_0_credit[*]}]
+set_output_delay -clock clk -max 6.000 [get_ports {link_in_0_credit[*]}]
 set_output_delay -clock clk -min 0.000 [get_ports {link_in_0_credit[*]}]
 
 # link_in_1: inputs
@@ -78,21 +78,21 @@ set_input_delay -clock clk -max 3.000 [get_ports {link_in_1_valid link_in_1_flit
 set_input_delay -clock clk -min 0.000 [get_ports {link_in_1_valid link_in_1_flit[*]}]
 
 # link_in_1: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {link_in_1_credit[*]}]
+set_output_delay -clock clk -max 6.000 [get_ports {link_in_1_credit[*]}]
 set_output_delay -clock clk -min 0.000 [get_ports {link_in_1_credit[*]}]
 
 # irq: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {irq}]
+set_output_delay -clock clk -max 6.000 [get_ports {irq}]
 set_output_delay -clock clk -min 0.000 [get_ports {irq}]
 
 # busy: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {busy}]
+set_output_delay -clock clk -max 6.000 [get_ports {busy}]
 set_output_delay -clock clk -min 0.000 [get_ports {busy}]
 
 # done: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {done}]
+set_output_delay -clock clk -max 6.000 [get_ports {done}]
 set_output_delay -clock clk -min 0.000 [get_ports {done}]
 
 # error: outputs
-set_output_delay -clock clk -max 3.000 [get_ports {error}]
+set_output_delay -clock clk -max 6.000 [get_ports {error}]
 set_output_delay -clock clk -min 0.000 [get_ports {error}]

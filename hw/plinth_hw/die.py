@@ -7,6 +7,8 @@
                |            |        network interface, router <-> links
                +---- crossbar ----> AXI4 ports, block RAM, or both by address
 
+    pins of axil and AXI4 <-> register slices <-> control, AXI adaptor
+
 Engines that the parameters leave out are absent, with their memory ports, and so are the network interface and the
 router of a die without links. All but control and what is behind the crossbar, whose accesses end as they must, is
 reset when the die is stopped (:mod:`~plinth_hw.control.recovery`). In Verilog each of these parts is a module whose
@@ -30,14 +32,15 @@ from plinth_hw.comm.router import Router
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.control import Control
 from plinth_hw.control.dispatch import engine_order
-from plinth_hw.control.registers import AXI4LiteSignature
+from plinth_hw.control.registers import SLICED_FIELDS, AXI4LiteSignature
 from plinth_hw.isa.formats import Fixed
 from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import ROW_STATIONARY, SYSTOLIC, DieParameters
+from plinth_hw.lib.channels import slice_channels
 from plinth_hw.matrix.ends import SumsAtEnds
 from plinth_hw.matrix.engine import MatrixEngine
 from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine
-from plinth_hw.memory.axi import AXIAdaptor, axi_signature
+from plinth_hw.memory.axi import AXIAdaptor, axi_signature, connect_pins
 from plinth_hw.memory.block_ram import BlockMemory
 from plinth_hw.memory.crossbar import MemoryCrossbar
 from plinth_hw.memory.port import ReadPort, WritePort
@@ -50,6 +53,9 @@ MATRIX_ENGINES = {SYSTOLIC: MatrixEngine, ROW_STATIONARY: RowStationaryEngine}
 #: What runs the tasks of other kinds.
 ENGINES = {Engine.VECTOR: VectorEngine, Engine.COLLECTIVE: CollectiveEngine, Engine.TRANSFER: TransferEngine,
            Engine.OPTIMISER: OptimiserEngine}
+
+#: Faults of awaited answers that the AXI adaptor tells of.
+MEMORY_FAULTS = ("read_error", "read_not_last", "write_error")
 
 #: Pins that tell how the die is.
 STATUS_PINS = ("irq", "busy", "done", "error")
@@ -121,7 +127,7 @@ class Die(wiring.Component):
         for position, (kind, component) in enumerate(engines.items()):
             emit.part(m, platform, component, kind.name.lower(), reset=control.reset)
             connect(m, component.engine, getattr(control, f"engine_{position}"))
-        connect(m, flipped(self.axil), control.axil)
+        slice_channels(m, "axil", self.axil, control.axil, SLICED_FIELDS)
         self._memory(m, platform, crossbar)
         m.d.comb += [
             *(getattr(self, name).eq(getattr(control, name)) for name in STATUS_PINS),
@@ -151,17 +157,20 @@ class Die(wiring.Component):
         if parameters.axi_ports:
             m.submodules.axi = axi = AXIAdaptor(parameters)
             for port in range(parameters.axi_ports):
-                connect(m, flipped(getattr(self, f"axi_{port}")), getattr(axi, f"axi_{port}"))
+                connect_pins(m, f"axi_{port}", getattr(axi, f"axi_{port}"), getattr(self, f"axi_{port}"))
             if memory is None:
-                memory = axi
+                memory, idle = axi, crossbar.read_idle
             else:
                 m.submodules.split = split = AddressSplit(parameters, beats)
                 for part, way in ((memory, "low"), (axi, "high")):
                     connect(m, getattr(split, f"{way}_read"), part.read)
                     connect(m, getattr(split, f"{way}_write"), part.write)
-                m.d.comb += [split.high_read_error.eq(axi.read_error), split.high_write_error.eq(axi.write_error)]
-                memory = split
-            m.d.comb += [crossbar.read_error.eq(memory.read_error), crossbar.write_error.eq(memory.write_error)]
+                m.d.comb += [getattr(split, f"high_{name}").eq(getattr(axi, name)) for name in MEMORY_FAULTS]
+                memory, idle = split, split.high_read_idle
+            m.d.comb += [
+                axi.read_idle.eq(idle), *(getattr(crossbar, name).eq(getattr(memory, name)) for name in MEMORY_FAULTS),
+                crossbar.read_stray.eq(axi.read_stray), crossbar.write_stray.eq(axi.write_stray),
+            ]
         connect(m, crossbar.memory_read, memory.read)
         connect(m, crossbar.memory_write, memory.write)
 
@@ -265,11 +274,11 @@ class Die(wiring.Component):
         ]
 
     def _wires(self, m: Module, port: int, router: Router, apart: Value) -> None:
-        """A port of the router to pins: nothing comes in or goes out while the die is apart."""
+        """A port of the router to pins: nothing comes in while the die is apart."""
         pins_out, pins_in = (getattr(self, f"link_{way}_{port}") for way in ("out", "in"))
         out, into = (getattr(router, f"link_{way}_{port}") for way in ("out", "in"))
         m.d.comb += [
-            pins_out.valid.eq(out.valid & ~apart), pins_out.flit.eq(out.flit), pins_in.credit.eq(into.credit),
+            pins_out.valid.eq(out.valid), pins_out.flit.eq(out.flit), pins_in.credit.eq(into.credit),
             into.valid.eq(pins_in.valid & ~apart), into.flit.eq(pins_in.flit),
             out.credit.eq(Mux(apart, 0, pins_out.credit)),
         ]

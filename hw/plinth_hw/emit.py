@@ -24,9 +24,11 @@ from typing import Any, Literal, NamedTuple
 from amaranth.back import rtlil
 from amaranth.hdl import ClockSignal, Const, Elaboratable, Instance, Module, ResetInserter, Signal, Value
 from amaranth.hdl import _nir as nir
-from amaranth.hdl._ir import PortDirection
+from amaranth.hdl._ast import SignalDict
+from amaranth.hdl._ir import Fragment, PortDirection, build_netlist
 from amaranth.lib import wiring
 
+from plinth_hw.pin_paths import Paths
 from plinth_hw.tools import verilog_of
 
 #: How the systolic array is written: as one cell per element, or as loops for fast simulation.
@@ -97,6 +99,8 @@ class Emission:
         self.array_form = array_form
         self.family = family
         self.cache = cache
+        #: Of all modules converted so far.
+        self.paths = Paths()
         #: The module that holds the text's digest, and whether one is wanted.
         self.digest_module, self.digested = f"{top}_digest", False
         self._makers: dict[str, Callable[[], str]] = {}
@@ -209,7 +213,23 @@ def netlist(component: Elaboratable, name: str, platform: object = None) -> str:
     directed = {port.name: (port.value, PortDirection.Output if port.is_output else PortDirection.Input)
                 for port in ports(component)}
     with _seldom_collected(), _nets_unchecked():
-        return str(rtlil.convert(component, name=name, platform=platform, ports=directed, emit_src=False))
+        nets = build_netlist(Fragment.get(component, platform), ports=directed, name=name)
+        if isinstance(platform, Emission):
+            platform.paths.add(name, nets)
+        return _rtlil(nets)
+
+
+def _rtlil(nets: nir.Netlist) -> str:
+    """What :func:`amaranth.back.rtlil.convert` makes of a netlist that it keeps to itself."""
+    is_empty, design, names = rtlil.EmptyModuleChecker(nets), rtlil.Design(emit_src=False), SignalDict()
+    for index, module in enumerate(nets.modules):
+        if is_empty.is_empty(index):
+            continue
+        builder = design.module(".".join(module.name), src_loc=module.src_loc)
+        if index == 0:
+            builder.attribute("top", 1)
+        rtlil.ModuleEmitter(builder, nets, module, names, empty_checker=is_empty).emit()
+    return str(design)
 
 
 def _convert(component: Elaboratable, name: str, platform: Emission | None) -> str:
@@ -306,7 +326,8 @@ def _digest_module(text: str, module: str) -> str:
 
 
 def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cells", *,
-            flatten: bool = False, family: str | None = None, cache: Cache = _uncached) -> str:
+            flatten: bool = False, family: str | None = None, registered: str = "",
+            cache: Cache = _uncached) -> str:
     """Verilog of ``component`` as module ``name``, byte for byte the same from run to run.
 
     Parameters
@@ -320,26 +341,43 @@ def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cel
         FPGA family whose primitives units may instance; not with ``flatten``. Its memories begin with zeros where
         nothing is said, so nothing is: synthesis makes a cell of every such line, millions of a large memory.
         No name in it is that of a bit of another, and resets of rooms are not to be joined.
+    registered : str
+        Pattern of outputs that are to be outputs of registers, or constants. If there is one, no output may depend on
+        an input of the same cycle.
     cache : Cache
         Makes Verilog of RTLIL, a module at a time; equal modules of several dies need Yosys once if it remembers.
 
     Raises
     ------
     ValueError
-        If the form is unknown, or the loops form or an FPGA family's is to be flattened.
+        If the form is unknown, or what is to be flattened is of the loops form, an FPGA family's or ``registered``, or
+        an output is not as that says.
     """
     if flatten:
         if array_form != "cells":
             raise ValueError(f"Only the array form 'cells' can be flattened, not {array_form!r}")
         if family is not None:
             raise ValueError(f"Only portable Verilog can be flattened, not that for {family!r}")
+        if registered:
+            raise ValueError("Outputs of flattened Verilog are not looked at; leave out registered or flatten")
         return _convert(component, name, None)
     platform = Emission(array_form, family, name, cache)
     top = _convert(component, name, platform)
     text = "\n".join([top, *platform.texts()])
+    if registered:
+        _check_outputs(platform.paths, name, registered)
     if family is not None:
         text = _ROOM_RESET.sub(r"\1(* keep *) \2", _without_selections(_ZEROS.sub("", text)))
     return text + _digest_module(text, platform.digest_module) if platform.digested else text
+
+
+def _check_outputs(paths: Paths, name: str, registered: str) -> None:
+    for output, inputs in paths.through(name).items():
+        if inputs:
+            raise ValueError(f"output {output!r} of {name!r} depends on {min(inputs)!r} in the same cycle; put a "
+                             "register between them")
+        if re.fullmatch(registered, output) and not paths.is_register(name, output):
+            raise ValueError(f"output {output!r} of {name!r} comes from logic; put a register behind it")
 
 
 def exported(text: str, name: str, attributes: Mapping[str, str]) -> str:

@@ -4,11 +4,13 @@ Each ends with the error MEMORY, which names the task that asked, also where a l
 the one before; after the host has stopped and cleared the die, the same graph runs to its end.
 """
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 import pytest
-from cocotb.task import bridge
+from cocotb.task import bridge, resume
+from cocotb.triggers import ClockCycles
 from cocotbext.axi import AxiResp
 from tests.support.back_ends import check_equal
 
@@ -30,7 +32,7 @@ from plinth_hw.isa.operations import (
     UpdateOperation,
     VectorOperation,
 )
-from plinth_hw.isa.parameters import preset
+from plinth_hw.isa.parameters import RESET_CYCLES, preset
 from plinth_hw.isa.registers import ErrorInfo, Register
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cocotb_device import CocotbArray
@@ -101,6 +103,71 @@ def image(array: Any, program: Program) -> np.ndarray:
     words = array.dies[0].read_memory(0, MEMORY_WORDS)
     words[program.records:program.records + RECORD_WORDS * len(program.step[0].tasks)] = 0
     return words[None]
+
+
+def changed(name: str, bits: int, ends: bool = False) -> Any:
+    """A transfer with other bits in a field; ``ends``: one that ends a burst."""
+    def change(transfer: Any) -> list[Any] | None:
+        if ends and not transfer.rlast:
+            return None
+        setattr(transfer, name, int(getattr(transfer, name)) ^ bits)
+        return [transfer]
+
+    return change
+
+
+#: Answers that AXI4 does not allow: a channel, and what becomes of one of its transfers.
+OUT_OF_TURN: dict[str, tuple[str, Any]] = {
+    "a beat twice": ("r", lambda transfer: [transfer, copy(transfer)]),
+    "a beat with another ID": ("r", changed("rid", 1)),
+    "a last beat that is not said to be": ("r", changed("rlast", 1, ends=True)),
+    "no beat": ("r", lambda transfer: []),
+    "a response twice": ("b", lambda transfer: [transfer, copy(transfer)]),
+    "a response with another ID": ("b", changed("bid", 1)),
+    "no response": ("b", lambda transfer: []),
+}
+
+
+@cocotb.test(timeout_time=20, timeout_unit="ms")
+async def answers_out_of_turn(dut: Any) -> None:
+    """The die names MEMORY, or TIMEOUT if an answer is missing, at whatever transfer; once it is stopped it goes on."""
+    program, place = graph()
+    array = await CocotbArray.start(dut, TINY, dies=1, memory_words=MEMORY_WORDS)
+    die = array.dies[0]
+
+    def drive() -> None:
+        golden = GoldenArray(TINY, 1, MEMORY_WORDS)
+        reference = Driver(golden, program, memory_words=MEMORY_WORDS)
+        fill(reference, place)
+        reference.step(0)
+        driver = Driver(array, program, memory_words=MEMORY_WORDS)
+        for name, (channel, change) in OUT_OF_TURN.items():
+            for after in (0, 1, 2, 7, 12, 30):
+                fill(driver, place)
+                die.write_register(Register.WATCHDOG, 3000)
+                die.disturb(channel, after, change)
+                # A beat that is missing is missed where its request ends, if others follow, and else for ever.
+                codes = {ErrorCode.MEMORY} | ({ErrorCode.TIMEOUT} if name.startswith("no ") else set())
+                try:
+                    driver.step(0)
+                except DieError:
+                    pass
+                else:
+                    raise AssertionError(f"{name}, behind {after} others: the die said nothing")
+                assert die.read_register(Register.ERROR_CODE) in {code.value for code in codes}, (name, after)
+                if name.startswith("no "):
+                    # Memory still owes what the die waits for: nothing but a reset ends that.
+                    dut.rst.value = 1
+                    resume(ClockCycles)(dut.clk, RESET_CYCLES)
+                    dut.rst.value = 0
+                    driver = Driver(array, program, memory_words=MEMORY_WORDS)
+                else:
+                    driver.recover()
+        fill(driver, place)
+        driver.step(0)
+        check_equal(image(array, program), image(golden, program), program)
+
+    await bridge(drive)()
 
 
 @cocotb.test(timeout_time=20, timeout_unit="ms")

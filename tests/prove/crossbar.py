@@ -168,6 +168,7 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
 
     beat = block.memory_read.data
     awaited = read.follow(harness, beat.valid & beat.ready)
+    harness.claim("read: idle while no beat is awaited", block.read_idle == (awaited.count == 0))
     read.requests(harness, block.limit, awaited.count != OUTSTANDING)
     harness.claim("read: a beat goes to who asked for it, and to no other", Cat(
         client.data.valid == (beat.valid & awaited.oldest(number)) for number, client in enumerate(readers)).all())
@@ -208,11 +209,16 @@ def crossbar(harness: Harness, code: ModuleType) -> None:
         harness.invariant((unanswered.count <= place) | (
             (unanswered.left[place] == 1) & (unanswered.who[place] < len(writers))
             & (queue.places[place] == Cat(_one_hot(unanswered.who[place], writers), unanswered.task[place]))))
-    for side, error, told, ledger in (("read", block.read_error, block.read_failed, awaited),
-                                      ("write", block.write_error, block.write_failed, unanswered)):
+    failed = beat.valid & beat.ready & (block.read_error | (block.read_not_last & (awaited.left[0] == 1)))
+    for side, error, stray, told, ledger in (
+            ("read", failed, block.read_stray, block.read_failed, awaited),
+            ("write", block.write_error, block.write_stray, block.write_failed, unanswered)):
+        its = harness.past(error & (ledger.count != 0) & ~stray)
         harness.claim(f"{side}: an error is told of who asked, and of the task",
-                      (told.valid == harness.past(error)) & (~harness.past(error & (ledger.count != 0)) | (
+                      (told.valid == harness.past(error | stray)) & (~its | (
                           Cat(told.index, told.task) == harness.past(Cat(ledger.who[0], ledger.task[0])))))
+        harness.claim(f"{side}: what nothing asked for is of no task",
+                      ~harness.past(stray) | (Cat(told.index, told.task) == 0))
 
 
 PROOFS = (
@@ -240,8 +246,13 @@ PROOFS = (
              "self.memory_write.data.valid.eq(full)", "self.memory_write.data.valid.eq(write.data_valid)"),
         Twin("write: an answer goes to who asked, and to no other", "oldest.whose[index]",
              "write.data_whose[index]"),
-        Twin("read: an error is told of who asked, and of the task", "self.read_failed.task.eq(read.data_task)",
-             "self.read_failed.task.eq(read.request.payload.task)"),
+        Twin("read: an error is told of who asked, and of the task", "Mux(self.read_stray, 0, read.data_task)",
+             "Mux(self.read_stray, 0, read.request.payload.task)"),
+        Twin("read: an error is told of who asked, and of the task", "self.read_not_last & read.data_ends",
+             "self.read_not_last"),
+        Twin("read: idle while no beat is awaited", "self.data_idle.eq(queue.empty)", "self.data_idle.eq(first)"),
+        *(Twin(f"{side}: what nothing asked for is of no task", f"{side}_failed.index.eq(Mux(self.{side}_stray, ",
+               f"{side}_failed.index.eq(Mux(0, ") for side in ("read", "write")),
         Twin("write: an error is told of who asked, and of the task", "index_of(oldest.whose)",
              "index_of(write.data_whose)"),
     ), queues=True),

@@ -15,7 +15,8 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
     def build(harness: Harness, code: ModuleType) -> None:
         m, register = harness.m, storage != "LUT"
         queue = code.FIFO(2, depth, code.Storage[storage])
-        ring = depth - (storage == "HEAD")
+        head = storage in ("HEAD", "PINS")
+        ring = depth - head
         state = harness.block(queue, peeked=("storage",) if ring > 1 else ())
         written, taken = state["written"], state["taken"]
         put, get = queue.i.valid & queue.i.ready, queue.o.valid & queue.o.ready
@@ -37,11 +38,12 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
         inside, at = Signal(range(ring + 1)), Signal(range(2 * depth + 2))
         number = [sum(Mux(pointer == place, index, 0) for index, place in enumerate(order))
                   for pointer in (written, taken)]
-        m.d.comb += inside.eq(Mux(state["full"], ring, Mux(number[0] >= number[1], number[0] - number[1],
+        full = ~state["room"] & ~harness.first if storage == "PINS" else ~state["room"]
+        m.d.comb += inside.eq(Mux(full, ring, Mux(number[0] >= number[1], number[0] - number[1],
                                                            ring + number[0] - number[1])))
         for pointer in (written, taken):
             harness.invariant(Cat(pointer == place for place in order).any())
-        harness.invariant(~state["full"] | (written == taken))
+        harness.invariant(~full | (written == taken))
         shown = queue.o.valid if register else 0
         if ring > 1:
             peek = state["storage_peek"][0]
@@ -54,17 +56,24 @@ def fifo(depth: int, storage: str) -> Callable[[Harness, ModuleType], None]:
         harness.invariant(~watched | (before < held))
         harness.invariant(~watched | (payload == (Mux(queue.o.valid & (before == 0), queue.o.payload, there)
                                                   if register else there)))
-        if storage == "HEAD":
+        if head:
             harness.invariant(queue.o.valid | (inside == 0))
 
         harness.claim("payloads come out in their order, none lost, repeated or changed",
                       ~get | ~watched | (before != 0) | (queue.o.payload == payload))
         harness.claim("nothing comes out that did not go in", ~queue.o.valid | (held != 0))
         harness.claim("an offer stands until it is taken", harness.stable(queue.o))
-        harness.claim("it takes payloads while a place is free", queue.i.ready == (held != ring + shown))
+        takes = held != ring + shown
+        harness.claim("it takes payloads while a place is free",
+                      queue.i.ready == (takes & ~harness.first if storage == "PINS" else takes))
         harness.claim("what it holds is offered", queue.o.valid | (held == 0) if storage != "BLOCK" else
                       ~harness.past(held != 0) | queue.o.valid | harness.past(get))
         harness.claim("empty: all that was taken has been given", queue.empty == (held == 0))
+        if storage == "PINS":
+            shown_last = Signal.like(queue.o.payload)
+            m.d.sync += shown_last.eq(queue.o.payload)
+            harness.claim("what is offered is zero at first, and changes with an offer alone",
+                          queue.o.valid | (queue.o.payload == shown_last))
 
     return build
 
@@ -73,7 +82,7 @@ _ORDER = "payloads come out in their order, none lost, repeated or changed"
 _FIFO = (
     Twin(_ORDER, "write.addr.eq(written)", "write.addr.eq(0)"),
     Twin("nothing comes out that did not go in", "holds.eq(after_taken != written)", "holds.eq(1)"),
-    Twin("it takes payloads while a place is free", "full.eq(after_written == taken)", "full.eq(0)"),
+    Twin("it takes payloads while a place is free", "room.eq(after_written != taken)", "room.eq(1)"),
 )
 _FIFO_LUT = (
     *_FIFO,
@@ -94,12 +103,17 @@ _FIFO_BLOCK = (
 _FIFO_SLICE = (
     *_FIFO[1:],
     Twin(_ORDER, "first.eq(Mux(holds, stored, pushed))", "first.eq(pushed)"),
-    Twin("an offer stands until it is taken", "with m.If(~self.o.valid | self.o.ready):", "with m.If(self.i.valid):"),
+    Twin("an offer stands until it is taken", "with m.If(get | passes if pins else ~self.o.valid | self.o.ready):",
+         "with m.If(self.i.valid):"),
     Twin("what it holds is offered", "self.o.valid.eq(get | passes)", "self.o.valid.eq(get)"),
     Twin("empty: all that was taken has been given", "self.empty.eq(~holds & ~self.o.valid)", "self.empty.eq(~holds)"),
 )
+_FIFO_PINS = (
+    *_FIFO_SLICE, Twin("what is offered is zero at first, and changes with an offer alone",
+                       "(get | passes if pins else ~self.o.valid | self.o.ready)", "(~self.o.valid | self.o.ready)"),
+)
 _FIFO_HEAD = (
-    *_FIFO_SLICE, _FIFO[0], Twin(_ORDER, "passes.eq(self.i.valid & ~holds & ", "passes.eq(self.i.valid & "),
+    *_FIFO_SLICE, _FIFO[0], Twin(_ORDER, "passes.eq(self.i.valid & none & ", "passes.eq(self.i.valid & "),
 )
 
 
@@ -231,7 +245,7 @@ PROOFS = (
             twins)
       for depth, storage, twins in (
           (4, "LUT", _FIFO_LUT), (3, "LUT", _FIFO_LUT), (4, "BLOCK", _FIFO_BLOCK), (3, "BLOCK", _FIFO_BLOCK),
-          (4, "HEAD", _FIFO_HEAD), (2, "HEAD", _FIFO_SLICE))),
+          (4, "HEAD", _FIFO_HEAD), (2, "HEAD", _FIFO_SLICE), (2, "PINS", _FIFO_PINS))),
     Proof("round-robin", "plinth_hw.lib.arbiter", round_robin, 2, (
         Twin("one is granted, which asks, whenever one asks", "lowest(later), lowest(requests)",
              "lowest(later), later"),

@@ -42,7 +42,8 @@ class Recovery(wiring.Component):
     flush : Out(1)
         Level, the last of ``reset``: what joins them to memory stands in reset too.
     apart : Out(1)
-        Level: take nothing from links, and give nothing to them.
+        Level: take nothing from links. What the router was sending may be on them for two cycles more; then it stands
+        in reset, and behind that nothing asks it to send.
     stopping, stopped : Out(1)
         Levels: from ``stop`` to a cycle after ``reset``; from there to ``clear``.
     """

@@ -41,6 +41,8 @@ from plinth_hw.lib.ram import LUT_RAM
 from plinth_hw.shapes import shape_of
 
 ADDRESS_BITS = 16
+#: Fields of each channel that are used here, and pass through register slices.
+SLICED_FIELDS = {"aw": ("addr",), "w": ("data", "strb"), "b": ("resp",), "ar": ("addr",), "r": ("data", "resp")}
 #: AXI4-Lite response: the access could not be done.
 SLVERR = 2
 #: Performance counters of an engine, in the order of their registers from ``EngineRegister.BUSY`` on.

@@ -1,9 +1,9 @@
 """Clock, reset and I/O constraints of a component that is synthesised by itself (out of context), as SDC and XDC.
 
 The component has the one clock ``clk`` and the synchronous reset ``rst``, which Amaranth adds to its members. Registers
-of the same clock are taken to stand outside every pin: an input arrives ``OUTSIDE`` of a period after the edge, an
-output is there ``OUTSIDE`` of a period before the next, and a path from pin to pin has what is left of both. Reset is
-an input like the others: it is synchronous, so that its release must meet the edge.
+of the same clock are taken to stand outside every pin: an input arrives a share of the period after the edge, an
+output is there a share of it before the next (:data:`OUTSIDE`). No path goes from pin to pin. Reset is an input like
+the others: it is synchronous, so that its release must meet the edge.
 
 Both files are made of the same commands, a pin named once for each of ``-max`` and ``-min``; the SDC adds what a
 technology without a model of its clock tree needs, an uncertainty.
@@ -26,8 +26,8 @@ CLOCK, RESET = "clk", "rst"
 CLOCK_MHZ = 100.0
 #: Ports of a serial line, and what is to be said of them.
 LINES = {"rx": ": registers stage0 and stage1 of the receiver settle it, and carry ASYNC_REG", "tx": ""}
-#: Share of the period that is spent outside, before an input and after an output.
-OUTSIDE = Fraction(3, 10)
+#: Shares of the period that are spent outside: before an input, and after an output, which is a register's.
+OUTSIDE = {"input": Fraction(3, 10), "output": Fraction(6, 10)}
 #: Share of the period by which an edge of the clock may come early (SDC).
 UNCERTAINTY = Fraction(1, 50)
 
@@ -48,7 +48,7 @@ def _delays(direction: str, pins: list[str], period: Fraction) -> list[str]:
     if len(named) > 60:
         named = "\n".join(["", *textwrap.wrap(named, 110, initial_indent="    ", subsequent_indent="    "), ""])
     return [f"set_{direction}_delay -clock {CLOCK} -{which} {float(delay):.3f} [get_ports {{{named}}}]"
-            for which, delay in (("max", period * OUTSIDE), ("min", Fraction(0)))]
+            for which, delay in (("max", period * OUTSIDE[direction]), ("min", Fraction(0)))]
 
 
 def text(component: wiring.Component, title: str, clock_mhz: float, dialect: Dialect) -> str:

@@ -125,7 +125,7 @@ class ErrorCode(Code, bits=8):
     TIMEOUT = 6
     #: Another die reported an error (ERROR_INFO: its number).
     REMOTE = 7
-    #: The memory answered with an error.
+    #: The memory answered with an error, with an ID that no request had, or more often than it was asked.
     MEMORY = 8
     #: A transfer, remote advance or ring names a die that the array does not have (register DIES).
     BAD_DIE = 9

@@ -4,7 +4,7 @@
 
     i --> ring of places --> o                               Storage.LUT
     i --> ring of places --> register of the RAM --> o       Storage.BLOCK
-    i --+-> ring of places -+-> register --> o               Storage.HEAD
+    i --+-> ring of places -+-> register --> o               Storage.HEAD, Storage.PINS
         +-------------------+
     i --> ring of 16 --> ring of 16 --> ... --> o            Storage.SECTIONS
 
@@ -39,6 +39,9 @@ class Storage(enum.Enum):
     #: As ``LUT``, with the oldest payload in a register: from t + 1 on. Of two places: a register slice of a stream,
     #: with no path through it in either direction.
     HEAD = "head"
+    #: As ``HEAD``, of two places, before pins: ``i.ready`` is 0 in reset and a cycle longer; ``o.payload`` is 0 in
+    #: reset and changes with a new offer alone.
+    PINS = "pins"
     #: Look-up-table RAMs of :data:`~plinth_hw.lib.ram.SECTION` places one behind the other: wide payloads need no
     #: choice between the parts of a large memory. From t + ``depth`` / ``SECTION`` on.
     SECTIONS = "sections"
@@ -71,19 +74,22 @@ class FIFO(wiring.Component):
     Raises
     ------
     ValueError
-        If ``depth`` is not positive, or 1 with ``Storage.HEAD``, or there is no such number of sections.
+        If ``depth`` is not positive, or 1 with ``Storage.HEAD``, or other than 2 with ``Storage.PINS``, or there is no
+        such number of sections.
     """
 
     def __init__(self, shape: Any, depth: int, storage: Storage = Storage.LUT):
-        least = 2 if storage is Storage.HEAD else 1
+        least = 2 if storage in (Storage.HEAD, Storage.PINS) else 1
         if depth < least:
             raise ValueError(f"FIFO depth must be at least {least}, not {depth!r}")
+        if storage is Storage.PINS and depth > 2:
+            raise ValueError(f"Depth of a FIFO before pins must be 2, not {depth!r}")
         if storage is Storage.SECTIONS and depth % SECTION:
             raise ValueError(f"Depth of a FIFO in sections must be a multiple of {SECTION}, not {depth!r}")
         self.shape = shape
         self.depth = depth
         self.storage = storage
-        self.latency = {Storage.LUT: 1, Storage.BLOCK: 2, Storage.HEAD: 1, Storage.SECTIONS: depth // SECTION}[storage]
+        self.latency = {Storage.BLOCK: 2, Storage.SECTIONS: depth // SECTION}.get(storage, 1)
         super().__init__({"i": In(stream.Signature(shape)), "o": Out(stream.Signature(shape)), "empty": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
@@ -97,22 +103,23 @@ class FIFO(wiring.Component):
     def _ring(self, m: Module) -> None:
         """Places are written and read in turn. Pointers that meet after a payload came in mean that all places hold
         one, after one went out that none does."""
-        block, head = self.storage is Storage.BLOCK, self.storage is Storage.HEAD
+        block, pins = self.storage is Storage.BLOCK, self.storage is Storage.PINS
+        head = pins or self.storage is Storage.HEAD
         places = self.depth - head
         bits = index_bits(places)
         written, taken = Signal(bits, name="write_pointer"), Signal(bits, name="read_pointer")
         after_written, after_taken = in_ring(written, places), in_ring(taken, places)
-        # Some place holds a payload, all do.
-        holds, full = Signal(), Signal()
+        # Some place holds a payload, some does not.
+        holds, room = Signal(), Signal(init=not pins)
         put, get, passes = Signal(name="put"), Signal(name="get"), Signal()
         m.d.comb += [
-            self.i.ready.eq(~full), put.eq(self.i.valid & self.i.ready & ~passes),
+            self.i.ready.eq(room), put.eq(self.i.valid & self.i.ready & ~passes),
         ]
         pushed, offered = Value.cast(self.i.payload), Value.cast(self.o.payload)
         if places == 1 and not block:
             # What passes by is written as well, while the place is free.
             stored = Signal(len(pushed), name="place", reset_less=True)
-            with m.If(self.i.valid & ~full):
+            with m.If(self.i.valid & room):
                 m.d.sync += stored.eq(pushed)
         else:
             attributes = (UNCHECKED | (LUT_RAM if places <= SHORT else {}) if block else
@@ -122,11 +129,13 @@ class FIFO(wiring.Component):
             stored = Value.cast(read.data)
             # What passes by is written as well, where the next payload comes.
             m.d.comb += [write.addr.eq(written), write.data.eq(self.i.payload),
-                         write.en.eq(self.i.valid & ~full), read.addr.eq(taken)]
+                         write.en.eq(self.i.valid & room), read.addr.eq(taken)]
+        if pins:
+            m.d.sync += room.eq(~holds)
         with m.If(put & ~get):
-            m.d.sync += [holds.eq(1), full.eq(after_written == taken)]
+            m.d.sync += [holds.eq(1), room.eq(after_written != taken)]
         with m.Elif(get & ~put):
-            m.d.sync += [holds.eq(after_taken != written), full.eq(0)]
+            m.d.sync += [holds.eq(after_taken != written), room.eq(1)]
         with m.If(put):
             m.d.sync += written.eq(after_written)
         with m.If(get):
@@ -141,9 +150,11 @@ class FIFO(wiring.Component):
         if block:
             m.d.comb += [read.en.eq(get), offered.eq(stored)]
         else:
-            first = Signal(len(offered), reset_less=True)
-            m.d.comb += [passes.eq(self.i.valid & ~holds & (~self.o.valid | self.o.ready)), offered.eq(first)]
-            with m.If(~self.o.valid | self.o.ready):
+            first = Signal(len(offered), reset_less=not pins)
+            # Room for all of two places is none held, but in reset.
+            none = room if pins else ~holds
+            m.d.comb += [passes.eq(self.i.valid & none & (~self.o.valid | self.o.ready)), offered.eq(first)]
+            with m.If(get | passes if pins else ~self.o.valid | self.o.ready):
                 m.d.sync += first.eq(Mux(holds, stored, pushed))
         with m.If(get | self.o.ready | passes):
             m.d.sync += self.o.valid.eq(get | passes)

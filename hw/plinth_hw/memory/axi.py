@@ -3,18 +3,24 @@
 Every beat is cut into P = ``axi_ports`` equal slices; slice p goes over port p at byte address
 ``beat address * slice bytes``. All ports therefore run the same bursts, each at its own pace::
 
-    read.request -> split at 4 KB -> AR of each port;  R of all ports -> join -> reg -> read.data
+    read.request -> split at 4 KB -> AR of each port;  R of all ports -> join -> read.data
     write.request -> split at 4 KB -> AW of each port, FIFO of burst lengths
     write.data -> reg -> W of each port (wlast by the FIFO)
     B of all ports -> join -> FIFO of last bursts -> write.response
 
 Bursts are INCR, full width, one ID, at most 64 beats, and never cross a 4 KB boundary of a port. As AXI4 asks of a
 master (A3.3.1), no VALID waits for a READY: W goes as soon as its AW is offered, whether or not it is taken, so that
-a slave may wait for either before it takes the other. READY of R and B waits for the VALID of all ports, which a slave
-must not make wait for it. Latency: a request appears on AR or AW one cycle after it is taken, data pass one
-register each way, a response none. Throughput: one beat a cycle each way. Reads in flight are limited
-by the memory alone, writes by ``outstanding`` bursts.
+a slave may wait for either before it takes the other (behind a register slice that has no place for that AW, W comes
+first). READY of R and B waits for the VALID of all ports, which a slave
+must not make wait for it. Bytes without a strobe are 0. Latency: a request appears on AR or AW one cycle after it is
+taken, data on W as well; data and responses pass in no time. Throughput: one beat a cycle each way. Reads in flight are
+limited by the memory alone, writes by ``outstanding`` bursts.
+
+Nothing here stands between the ports' READY and VALID but logic: in front of pins each channel has a register slice
+(:func:`connect_pins`).
 """
+
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
@@ -23,6 +29,7 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.arith.carry import Digits, loaded_sum, table_sum
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.channels import slice_channels
 from plinth_hw.lib.fifo import FIFO
 from plinth_hw.memory.port import MAX_BEATS, ReadPort, WritePort, request_layout
 
@@ -32,6 +39,12 @@ PAGE_BYTES = 4096
 BURST_INCR = 1
 #: AxCACHE: normal memory, non-cacheable, bufferable.
 CACHE_BUFFERABLE = 3
+
+
+#: Fields of each channel that pass through register slices, and those of the address channels that are constant.
+_SLICED_FIELDS = {"aw": ("addr", "len"), "w": ("data", "strb", "last"), "b": ("id", "resp"), "ar": ("addr", "len"),
+                  "r": ("id", "data", "resp", "last")}
+_CONSTANT_FIELDS = ("id", "size", "burst", "cache", "prot")
 
 
 class AXI4Signature(wiring.Signature):
@@ -70,6 +83,13 @@ def axi_signature(parameters: DieParameters) -> AXI4Signature:
                          parameters.beat_bits // parameters.axi_ports)
 
 
+def connect_pins(m: Module, name: str, master: Any, pins: Any) -> None:
+    """Connect a port of :class:`AXIAdaptor` to pins by register slices; what is constant is tied."""
+    slice_channels(m, name, master, pins, _SLICED_FIELDS)
+    m.d.comb += [getattr(pins, channel + field).eq(getattr(master, channel + field))
+                 for channel in ("aw", "ar") for field in _CONSTANT_FIELDS]
+
+
 class AXIAdaptor(wiring.Component):
     """Memory side of the crossbar to AXI4.
 
@@ -84,12 +104,19 @@ class AXIAdaptor(wiring.Component):
     read : In(ReadPort)
     write : In(WritePort)
     axi_0, axi_1, ... : Out :class:`AXI4Signature`
+    read_idle : In(1)
+        No beat is awaited: all requests of ``read`` have had theirs.
     read_error : Out(1)
-        In the first cycle of a beat on ``read.data``: a slice of it came with SLVERR or DECERR.
+        Beside a beat on ``read.data``: a slice of it came with SLVERR or DECERR, or with an ID that no request had.
+    read_not_last : Out(1)
+        Beside a beat on ``read.data``: a slice of it came without RLAST, which the last beat of a request has.
     write_error : Out(1)
-        A burst of the oldest request of ``write`` that is not answered was, in this cycle, answered SLVERR or DECERR.
+        A burst of the oldest request of ``write`` that is not answered was, in this cycle, answered SLVERR or DECERR,
+        or with an ID that no request had.
+    read_stray, write_stray : Out(1)
+        A port has a beat, or a response, while none is awaited; it is thrown away in this cycle.
 
-    Data and responses pass on, errors or not.
+    Data and responses that are awaited pass on, errors or not.
     """
 
     def __init__(self, parameters: DieParameters, outstanding: int = 32):
@@ -97,7 +124,8 @@ class AXIAdaptor(wiring.Component):
         self.outstanding = outstanding
         super().__init__({
             "read": In(ReadPort(parameters)), "write": In(WritePort(parameters)),
-            "read_error": Out(1), "write_error": Out(1),
+            "read_idle": In(1), "read_error": Out(1), "read_not_last": Out(1), "write_error": Out(1),
+            "read_stray": Out(1), "write_stray": Out(1),
             **{f"axi_{port}": Out(axi_signature(parameters)) for port in range(parameters.axi_ports)},
         })
 
@@ -128,23 +156,17 @@ class AXIAdaptor(wiring.Component):
         return m
 
     def _read(self, m: Module, ports: list) -> None:
-        """All ports' R to one beat, through a register."""
-        arrived = Signal()
-        step = Signal()
+        """All ports' R to one beat."""
+        step, offered = Signal(), Cat(port.rvalid for port in ports)
         m.d.comb += [
-            arrived.eq(Cat(port.rvalid for port in ports).all()),
-            step.eq(arrived & (~self.read.data.valid | self.read.data.ready)),
+            self.read.data.payload.eq(Cat(port.rdata for port in ports)),
+            self.read.data.valid.eq(offered.all() & ~self.read_idle),
+            self.read_stray.eq(offered.any() & self.read_idle),
+            step.eq(self.read.data.valid & self.read.data.ready),
+            self.read_error.eq(self.read.data.valid & Cat((port.rresp[1], port.rid) for port in ports).any()),
+            self.read_not_last.eq(~Cat(port.rlast for port in ports).all()),
+            *(port.rready.eq(step | self.read_idle) for port in ports),
         ]
-        m.d.sync += self.read_error.eq(step & Cat(port.rresp[1] for port in ports).any())
-        for port in ports:
-            m.d.comb += port.rready.eq(step)
-        beat = Signal.like(self.read.data.payload.as_value())
-        valid = Signal()
-        m.d.comb += [self.read.data.payload.eq(beat), self.read.data.valid.eq(valid)]
-        with m.If(step):
-            m.d.sync += [beat.eq(Cat(port.rdata for port in ports)), valid.eq(1)]
-        with m.Elif(self.read.data.ready):
-            m.d.sync += valid.eq(0)
 
     def _write(self, m: Module, ports: list, split: "_PageSplit") -> None:
         """Beats to W of each port, and B of all ports to responses."""
@@ -157,7 +179,8 @@ class AXIAdaptor(wiring.Component):
             lasts.i.payload.eq(split.last), lasts.i.valid.eq(split.offer),
         ]
 
-        held = Signal.like(self.write.data.payload)
+        held, beat = Signal.like(self.write.data.payload), self.write.data.payload
+        word_bits = self.parameters.word_bits
         held_last = Signal()
         pending = Signal(count)
         taken = Signal.like(split.length)
@@ -172,9 +195,10 @@ class AXIAdaptor(wiring.Component):
         ]
         m.d.sync += pending.eq(pending & ~Cat(port.wready for port in ports))
         with m.If(step):
-            m.d.sync += [held.eq(self.write.data.payload), held_last.eq(last),
+            m.d.sync += [held.strobe.eq(beat.strobe), held.data.eq(beat.data.as_value() & Cat(
+                bit.replicate(word_bits) for bit in beat.strobe)), held_last.eq(last),
                          pending.eq((1 << count) - 1), taken.eq(Mux(last, 0, taken + 1))]
-        words, word_bytes = self.parameters.beat_words // count, self.parameters.word_bits // 8
+        words, word_bytes = self.parameters.beat_words // count, word_bits // 8
         for index, port in enumerate(ports):
             m.d.comb += [
                 port.wdata.eq(held.data.as_value().word_select(index, len(port.wdata))),
@@ -183,15 +207,15 @@ class AXIAdaptor(wiring.Component):
                 port.wvalid.eq(pending[index]),
             ]
 
-        answered = Signal()
+        answered, given = Signal(), Cat(port.bvalid for port in ports)
         m.d.comb += [
-            answered.eq(Cat(port.bvalid for port in ports).all()),
+            answered.eq(given.all() & lasts.o.valid),
             lasts.o.ready.eq(answered),
             self.write.response.eq(answered & lasts.o.payload),
-            self.write_error.eq(answered & Cat(port.bresp[1] for port in ports).any()),
+            self.write_error.eq(answered & Cat((port.bresp[1], port.bid) for port in ports).any()),
+            self.write_stray.eq(given.any() & ~lasts.o.valid),
+            *(port.bready.eq(answered | ~lasts.o.valid) for port in ports),
         ]
-        for port in ports:
-            m.d.comb += port.bready.eq(answered)
 
 
 class _PageSplit(wiring.Component):

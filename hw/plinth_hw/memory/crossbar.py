@@ -98,10 +98,16 @@ class MemoryCrossbar(wiring.Component):
     drained : Out(1)
         Nothing more is granted, and nothing that was is under way.
     read_error, write_error : In(1)
-        In the first cycle of a beat on ``memory_read``: it could not be read. While the oldest request of
-        ``memory_write`` is unanswered: it could not be written.
+        Beside a beat on ``memory_read``: it could not be read. While the oldest request of ``memory_write`` is
+        unanswered: it could not be written.
+    read_not_last : In(1)
+        Beside the last beat of a request on ``memory_read``: memory has more, so that some beat is not what it seems.
+    read_stray, write_stray : In(1)
+        A beat or a response came that nothing had asked for.
+    read_idle : Out(1)
+        All requests of ``memory_read`` have had their beats.
     read_failed, write_failed : Out :func:`fault_layout`
-        ``valid`` pulses in the next cycle.
+        ``valid`` pulses in the next cycle. What nothing had asked for is the first client's, of task 0.
     words_read, words_written : Out
         Words that crossed in the cycle before: all words of a read beat, the strobed words of a written one.
 
@@ -134,7 +140,8 @@ class MemoryCrossbar(wiring.Component):
             "read_fault": Out(fault_layout(len(readers))),
             "write_fault": Out(fault_layout(len(writers))),
             "drain": In(1), "drained": Out(1),
-            "read_error": In(1), "write_error": In(1),
+            "read_error": In(1), "read_not_last": In(1), "write_error": In(1),
+            "read_stray": In(1), "write_stray": In(1), "read_idle": Out(1),
             "read_failed": Out(fault_layout(len(readers))),
             "write_failed": Out(fault_layout(len(writers))),
             "words_read": Out(words),
@@ -177,7 +184,7 @@ class MemoryCrossbar(wiring.Component):
         beat, answers_wait = self.memory_read.data, Signal(len(readers), name="answers_wait")
         takes = Signal(len(readers), name="reader_takes")
         m.d.comb += [
-            read.permit.eq(1), read.data_step.eq(beat.valid & beat.ready),
+            read.permit.eq(1), read.data_step.eq(beat.valid & beat.ready), self.read_idle.eq(read.data_idle),
             beat.ready.eq(((takes & read.data_whose).any() | ends) & read.data_valid),
         ]
         for index, client in enumerate(readers):
@@ -196,8 +203,10 @@ class MemoryCrossbar(wiring.Component):
 
         m.d.sync += [
             self.words_read.eq(Mux(read.data_step, words, 0)),
-            self.read_failed.valid.eq(self.read_error), self.read_failed.index.eq(index_of(read.data_whose)),
-            self.read_failed.task.eq(read.data_task),
+            self.read_failed.valid.eq(self.read_stray | (read.data_step & (
+                self.read_error | (self.read_not_last & read.data_ends)))),
+            self.read_failed.index.eq(Mux(self.read_stray, 0, index_of(read.data_whose))),
+            self.read_failed.task.eq(Mux(self.read_stray, 0, read.data_task)),
         ]
 
         # The register has a beat; it is loaded, with what is no beat if there is none; it can take one.
@@ -225,8 +234,9 @@ class MemoryCrossbar(wiring.Component):
         ]
         m.d.sync += [
             self.words_written.eq(Mux(full & self.memory_write.data.ready, population(written.strobe), 0)),
-            self.write_failed.valid.eq(self.write_error), self.write_failed.index.eq(index_of(oldest.whose)),
-            self.write_failed.task.eq(oldest.task),
+            self.write_failed.valid.eq(self.write_error | self.write_stray),
+            self.write_failed.index.eq(Mux(self.write_stray, 0, index_of(oldest.whose))),
+            self.write_failed.task.eq(Mux(self.write_stray, 0, oldest.task)),
         ]
         with m.If(free):
             m.d.sync += [full.eq(write.data_step), void.eq(ends)]
@@ -254,6 +264,7 @@ class _Grant(wiring.Component):
             "permit": In(1), "drain": In(1), "busy": Out(1),
             "fault": Out(fault_layout(clients)),
             "data_valid": Out(1), "data_whose": Out(clients), "data_task": Out(TASK_BITS), "data_step": In(1),
+            "data_idle": Out(1), "data_ends": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -339,8 +350,8 @@ class _Grant(wiring.Component):
         left = Signal(signed(len(head_beats) + 1))
         m.d.comb += [
             Cat(head_beats, head_single, self.data_task, self.data_whose).eq(queue.o.payload),
-            self.data_valid.eq(queue.o.valid),
-            queue.o.ready.eq(self.data_step & Mux(first, head_single, left[-1])),
+            self.data_valid.eq(queue.o.valid), self.data_idle.eq(queue.empty),
+            self.data_ends.eq(Mux(first, head_single, left[-1])), queue.o.ready.eq(self.data_step & self.data_ends),
         ]
         with m.If(self.data_step):
             m.d.sync += [first.eq(queue.o.ready),

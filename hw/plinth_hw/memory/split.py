@@ -41,10 +41,14 @@ class AddressSplit(wiring.Component):
     low_read, high_read : Out(ReadPort), low_write, high_write : Out(WritePort)
         The memories, which answer requests in their order.
     high_read_error : In(1)
-        In the first cycle of a beat on ``high_read``: it could not be read.
+        Beside a beat on ``high_read``: it could not be read.
+    high_read_not_last : In(1)
+        Beside a beat on ``high_read``: it cannot be the last one of a request.
     high_write_error : In(1)
         At or before the response of the oldest request of ``high_write``: it could not be written.
-    read_error, write_error : Out(1)
+    high_read_idle : Out(1)
+        No beat of either side is awaited.
+    read_error, read_not_last, write_error : Out(1)
         The same of ``read`` and ``write``.
 
     Raises
@@ -63,7 +67,8 @@ class AddressSplit(wiring.Component):
             "read": In(ReadPort(parameters)), "write": In(WritePort(parameters)),
             **{f"{side}_read": Out(ReadPort(parameters)) for side in ("low", "high")},
             **{f"{side}_write": Out(WritePort(parameters)) for side in ("low", "high")},
-            "high_read_error": In(1), "high_write_error": In(1), "read_error": Out(1), "write_error": Out(1),
+            "high_read_error": In(1), "high_read_not_last": In(1), "high_write_error": In(1), "high_read_idle": Out(1),
+            "read_error": Out(1), "read_not_last": Out(1), "write_error": Out(1),
         })
 
     def elaborate(self, platform: object) -> Module:
@@ -85,17 +90,16 @@ class AddressSplit(wiring.Component):
     def _read(self, m: Module) -> None:
         cut, order = self._requests(m, "read")
         low, high, client = self.low_read.data, self.high_read.data, self.read.data
-        failed = Signal(name="read_failed")  # told, but the beat is not at ``read`` yet
         m.d.comb += [
             cut.permit.eq(order.i.ready),
             client.payload.eq(Mux(order.high, high.payload.as_value(), low.payload.as_value())),
             client.valid.eq(order.valid & Mux(order.high, high.valid, low.valid)),
             low.ready.eq(order.valid & ~order.high & client.ready),
-            high.ready.eq(order.valid & order.high & client.ready),
+            high.ready.eq(order.valid & order.high & client.ready), self.high_read_idle.eq(order.empty),
             order.step.eq(client.valid & client.ready),
-            self.read_error.eq((self.high_read_error | failed) & order.valid & order.high),
+            self.read_error.eq(self.high_read_error & order.valid & order.high),
+            self.read_not_last.eq(self.high_read_not_last & order.high),
         ]
-        m.d.sync += failed.eq((self.high_read_error | failed) & ~self.read_error)
 
     def _write(self, m: Module) -> None:
         cut, order = self._requests(m, "write")
@@ -170,11 +174,13 @@ class _Cut(wiring.Component):
 
 
 class _Order(wiring.Component):
-    """Which side's data come next: ``high``, if ``valid``; ``step``: one beat of them has passed."""
+    """Which side's data come next: ``high``, if ``valid``; ``empty``: no more are to come; ``step``: one beat of them
+    has passed."""
 
     def __init__(self, part: data.StructLayout, outstanding: int):
         self.outstanding = outstanding
-        super().__init__({"i": In(stream.Signature(part)), "valid": Out(1), "high": Out(1), "step": In(1)})
+        super().__init__({"i": In(stream.Signature(part)), "valid": Out(1), "empty": Out(1), "high": Out(1),
+                          "step": In(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -183,7 +189,7 @@ class _Order(wiring.Component):
         taken = Signal.like(self.i.payload.beats)
         last = Signal()
         m.d.comb += [
-            self.valid.eq(parts.o.valid), self.high.eq(parts.o.payload.high),
+            self.valid.eq(parts.o.valid), self.empty.eq(parts.empty), self.high.eq(parts.o.payload.high),
             last.eq(taken + 1 == parts.o.payload.beats), parts.o.ready.eq(self.step & last),
         ]
         with m.If(self.step):

@@ -12,8 +12,9 @@ The design under test has the ports of a die, or, with several dies, each die's 
 ``die_0__``, ``die_1__`` ... (:func:`array_wrapper` makes such a top).
 """
 
+import functools
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,24 @@ class CocotbDevice:
                 interface.log.setLevel(logging.ERROR)
                 setattr(interface, name, self._refusing(interface, name, beats))
                 channel.send = _answering(channel, answer)
+
+    def disturb(self, channel: str, after: int, change: Callable[[Any], Sequence[Any] | None]) -> None:
+        """Send what ``change`` makes of a transfer of the first port's ``"r"`` or ``"b"`` instead of it: of the first
+        one behind ``after`` others of which it makes anything."""
+        ram = self._rams[0]
+        stream = ram.read_if.r_channel if channel == "r" else ram.write_if.b_channel
+        left = after
+
+        async def send(transfer: Any) -> None:
+            nonlocal left
+            left -= 1
+            made = change(transfer) if left < 0 else None
+            if made is not None:
+                stream.send = functools.partial(type(stream).send, stream)
+            for each in [transfer] if made is None else made:
+                await type(stream).send(stream, each)
+
+        stream.send = send
 
     def _refusing(self, interface: Any, name: str, beats: Collection[int]) -> Any:
         """An access of a memory, which is made and then fails for these beats."""

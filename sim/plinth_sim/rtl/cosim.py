@@ -556,8 +556,10 @@ class CosimArray:
         return bool(self._library.plinth_serial_quiet(self._open(), self._indices[die]))
 
     def reset_die(self, die: int) -> None:
-        """Reset one die alone, with its memory ports; its memory stays. Queued accesses to it are played first."""
-        self.read_registers(die, [Register.ID])
+        """Reset one die alone, with its memory ports; its memory stays. Queued accesses to it are played first; bytes
+        on the line of a host bridge stay on it."""
+        if self.bridge is None:
+            self.read_registers(die, [Register.ID])
         self._library.plinth_reset(self._open(), self._indices[die])
 
     def finished_at(self, die: int) -> int:

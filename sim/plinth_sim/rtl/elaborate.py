@@ -64,5 +64,6 @@ def die_verilog(parameters: DieParameters, array_form: Literal["cells", "loops"]
             from plinth_hw.die import Die
             from plinth_hw.host.top import SerialDie
             top = SerialDie(parameters, bridge) if bridge else Die(parameters)
-            (scratch / f"{name}.sv").write_text(emit.verilog(top, name, array_form, cache=module_text))
+            (scratch / f"{name}.sv").write_text(emit.verilog(
+                top, name, array_form, registered=r"(axil?|link)_.*", cache=module_text))
     return {f"{name}.sv": (folder / f"{name}.sv").read_text()}

@@ -61,7 +61,8 @@ def check(text: str, ports: dict[str, tuple[str, int]], period: float) -> None:
         else:
             way, which = name.split("_")[1], next(key for key in options if key != "-clock")
             assert options["-clock"] == "clk"
-            assert float(options[which]) == pytest.approx(0.3 * period if which == "-max" else 0, abs=1e-3)
+            share = {"input": 0.3, "output": 0.6}[way] if which == "-max" else 0
+            assert float(options[which]) == pytest.approx(share * period, abs=1e-3)
             for pattern in patterns:
                 port = pattern.removesuffix("[*]")
                 assert (ports[port][0], pattern != port) == (way, ports[port][1] > 1), pattern

@@ -11,7 +11,8 @@ from plinth_hw.lib.fifo import FIFO, Storage
 
 SIZES = [(1, Storage.LUT), (2, Storage.LUT), (3, Storage.LUT), (7, Storage.LUT), (16, Storage.LUT),
          (1, Storage.BLOCK), (4, Storage.BLOCK), (6, Storage.BLOCK), (128, Storage.BLOCK),
-         (2, Storage.HEAD), (3, Storage.HEAD), (8, Storage.HEAD), (16, Storage.SECTIONS), (48, Storage.SECTIONS)]
+         (2, Storage.HEAD), (3, Storage.HEAD), (8, Storage.HEAD), (2, Storage.PINS), (16, Storage.SECTIONS),
+         (48, Storage.SECTIONS)]
 PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(5, 0.5)}
 
 

@@ -4,13 +4,15 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.support.amaranth_sim import always, every, randomly
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from tests.support.amaranth_sim import always, every, randomly, send
 from tests.support.axi_memory import DECERR, SLVERR, WRITE_ORDERS, AXIMemory
 from tests.support.memory_clients import beat_words, random_beats, random_requests, reader, writer
 from tests.support.verilated import Verilated
 
 from plinth_hw.isa.parameters import preset
-from plinth_hw.memory.axi import AXIAdaptor, axi_signature
+from plinth_hw.memory.axi import AXIAdaptor, axi_signature, connect_pins
 
 BEATS = 1280
 PATTERNS = {"always": always, "every3": lambda: every(3), "random": lambda: randomly(14, 0.6)}
@@ -22,13 +24,38 @@ def _slices(words, beat, port, ports):
     return words.reshape(-1, beat)[:, port * size:(port + 1) * size].astype("<u4").tobytes()
 
 
+class _Sliced(wiring.Component):
+    """The adaptor with its register slices, as a die has them."""
+
+    def __init__(self, adaptor):
+        self.adaptor = adaptor
+        super().__init__(dict(adaptor.signature.members))
+
+    def elaborate(self, platform):
+        m = Module()
+        m.submodules.adaptor = adaptor = self.adaptor
+        ports = [name for name in self.signature.members if name.startswith("axi_")]
+        for name in ports:
+            connect_pins(m, name, getattr(adaptor, name), getattr(self, name))
+        for name, member in self.signature.members.items():
+            if name in ports:
+                continue
+            outer, inner = getattr(self, name), getattr(adaptor, name)
+            if member.is_signature:
+                wiring.connect(m, wiring.flipped(outer), inner)
+            else:
+                m.d.comb += outer.eq(inner) if member.flow is wiring.Out else inner.eq(outer)
+        return m
+
+
 @cache
-def _built(ports, beat):
-    return Verilated(AXIAdaptor(preset("ndp-tiny", beat_words=beat, axi_ports=ports, address_bits=20), outstanding=4))
+def _built(ports, beat, sliced):
+    adaptor = AXIAdaptor(preset("ndp-tiny", beat_words=beat, axi_ports=ports, address_bits=20), outstanding=4)
+    return Verilated(_Sliced(adaptor) if sliced else adaptor)
 
 
-def _make(ports, beat, **options):
-    model = _built(ports, beat)
+def _make(ports, beat, sliced=False, **options):
+    model = _built(ports, beat, sliced)
     dut = model.component
     memories = [AXIMemory(getattr(dut, f"axi_{port}"), BEATS * 4 * beat // ports, **{
         **options, "seed": options["seed"] + port if options.get("seed") is not None else None,
@@ -71,10 +98,11 @@ def test_write_and_read(ports, beat, pattern, seed):
 
 @pytest.mark.parametrize("orders", WRITE_ORDERS, ids="-".join)
 @pytest.mark.parametrize("seed", [None, 3])
-def test_slaves_of_every_order(orders, seed):
+@pytest.mark.parametrize("sliced", [False, True])
+def test_slaves_of_every_order(orders, seed, sliced):
     """AWREADY and WREADY wait for whatever a slave may wait for, differently at both ports, responses come late."""
     rng = np.random.default_rng(6)
-    model, dut, memories, background = _make(2, 8, seed=seed, pauses=2)
+    model, dut, memories, background = _make(2, 8, sliced, seed=seed, pauses=2)
     memories[0].orders, memories[1].orders = orders, ("aw", "address")
     memories[0].latency = 40
     words = rng.integers(0, 1 << 32, BEATS * 8, dtype=np.uint64).astype(np.uint32)
@@ -92,9 +120,10 @@ def test_slaves_of_every_order(orders, seed):
         assert memories[0].early_bursts == len(memories[0].write_bursts)
 
 
-def test_rate():
+@pytest.mark.parametrize("sliced", [False, True])
+def test_rate(sliced):
     """One beat a cycle each way across bursts."""
-    model, dut, _, background = _make(2, 8)
+    model, dut, _, background = _make(2, 8, sliced)
     times = []
     got = []
     ask, _ = reader(dut.read, [(0, 5), (20, 1), (31, 30)], got, always, always)
@@ -131,9 +160,10 @@ def test_error_response(kind, at, answer):
 
     async def watch(ctx):
         while True:
-            *_, read, written, beat = await ctx.tick().sample(dut.read_error, dut.write_error, dut.read.data.valid)
+            *_, read, written, beat, taken = await ctx.tick().sample(
+                dut.read_error, dut.write_error, dut.read.data.valid, dut.read.data.ready)
             assert not read or beat
-            faults.append(read | written)
+            faults.append(read & taken | written)
 
     async def settle(ctx):
         for _ in range(60):
@@ -141,3 +171,84 @@ def test_error_response(kind, at, answer):
 
     model.simulate(*benches, settle, limit_cycles=300, background=[*background, watch])
     assert sum(faults) == 1
+
+
+@pytest.mark.parametrize("ports", [1, 2])
+def test_answers_of_another_id_or_not_the_last(ports):
+    """Beside the beat, or with the response, that has it, at whatever port."""
+    model = _built(ports, 8, False)
+    dut = model.component
+    pins = [getattr(dut, f"axi_{port}") for port in range(ports)]
+
+    async def bench(ctx):
+        for port in pins:
+            ctx.set(port.awready, 1)
+            ctx.set(port.wready, 1)
+            ctx.set(port.rvalid, 1)
+            ctx.set(port.rlast, 1)
+        _, _, error, not_last = await ctx.tick().sample(dut.read_error, dut.read_not_last)
+        assert (error, not_last) == (0, 0)
+        ctx.set(pins[-1].rid, 1)
+        _, _, error, not_last = await ctx.tick().sample(dut.read_error, dut.read_not_last)
+        assert (error, not_last) == (1, 0)
+        ctx.set(pins[-1].rid, 0)
+        ctx.set(pins[-1].rlast, 0)
+        _, _, error, not_last = await ctx.tick().sample(dut.read_error, dut.read_not_last)
+        assert (error, not_last) == (0, 1)
+        for port in pins:
+            ctx.set(port.rvalid, 0)
+        for own in (0, 1):
+            await send(ctx, dut.write.request, [{"address": 1, "beats": 1}])
+            await send(ctx, dut.write.data, [{"data": [1] * 8, "strobe": 255}])
+            await ctx.tick().repeat(4)
+            for port in pins:
+                ctx.set(port.bvalid, 1)
+            ctx.set(pins[-1].bid, own)
+            _, _, error, response, stray = await ctx.tick().sample(dut.write_error, dut.write.response, dut.write_stray)
+            assert (error, response, stray) == (own, 1, 0)
+            for port in pins:
+                ctx.set(port.bvalid, 0)
+
+    model.simulate(bench, limit_cycles=200)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("ports", [1, 2])
+def test_answers_to_nothing_are_thrown_away(ports, which):
+    """Of a port by itself, and told; none of it is left for what is asked for next."""
+    model = _built(ports, 8, False)
+    dut = model.component
+    pins = [getattr(dut, f"axi_{port}") for port in range(ports)]
+    odd = pins[which % ports]
+
+    async def bench(ctx):
+        ctx.set(dut.read_idle, 1)
+        ctx.set(odd.rvalid, 1)
+        ctx.set(odd.bvalid, 1)
+        _, _, *seen = await ctx.tick().sample(dut.read_stray, dut.write_stray, odd.rready, odd.bready,
+                                              dut.read.data.valid, dut.write.response, dut.write_error)
+        assert seen == [1, 1, 1, 1, 0, 0, 0]
+        ctx.set(odd.rvalid, 0)
+        ctx.set(odd.bvalid, 0)
+        ctx.set(dut.read_idle, 0)
+        _, _, *seen = await ctx.tick().sample(dut.read_stray, dut.write_stray)
+        assert seen == [0, 0]
+        for port in pins:
+            ctx.set(port.awready, 1)
+            ctx.set(port.wready, 1)
+        await send(ctx, dut.write.request, [{"address": 1, "beats": 1}])
+        await send(ctx, dut.write.data, [{"data": [1] * 8, "strobe": 255}])
+        await ctx.tick().repeat(4)
+        for port in pins[1:]:
+            ctx.set(port.bvalid, 1)
+        if ports > 1:
+            _, _, *seen = await ctx.tick().sample(dut.write.response, dut.write_stray, pins[1].bready)
+            assert seen == [0, 0, 0]
+        ctx.set(pins[0].bvalid, 1)
+        _, _, *seen = await ctx.tick().sample(dut.write.response, dut.write_error)
+        assert seen == [1, 0]
+        ctx.set(pins[0].bvalid, 0)
+        for port in pins[1:]:
+            ctx.set(port.bvalid, 0)
+
+    model.simulate(bench, limit_cycles=200)
