@@ -26,6 +26,7 @@ from plinth_hw.isa.tasks import BODIES
 from plinth_hw.isa.update_bodies import ROUTES_SET
 from plinth_hw.isa.vector_body import VectorOp
 from plinth_sim.golden.array import GoldenArray
+from plinth_sim.golden.device import DescriptorError
 from plinth_sim.golden.transfer import Rows
 from plinth_sim.golden.transport import PeerLostError, RingChunks, Tile
 
@@ -625,3 +626,8 @@ def test_routes_that_tasks_set_are_checked(fields: dict[str, Any], code: ErrorCo
         assert status(array) == 2
     else:
         assert error(array) == (code.value, TASKS, Engine.COLLECTIVE.value)
+
+
+def test_a_task_that_cannot_run_says_its_code() -> None:
+    error = DescriptorError(ErrorCode.BAD_OPERAND, 3)
+    assert (str(error), error.code, error.counter) == ("BAD_OPERAND", ErrorCode.BAD_OPERAND, 3)
