@@ -1,17 +1,13 @@
-"""Dies do the same in the same cycles whatever registers and memories hold as power comes, and after a reset in the
-middle of work: a program of each engine on dies without initial values, against the golden model."""
-
-from collections.abc import Iterator, Sequence
-from typing import Any
+"""Dies do the same in the same cycles whatever registers and memories hold as power comes, and after resets in the
+middle of work: programs of each engine on dies without initial values, against the golden model. Every machine and
+option is in ``tests/long/test_power_up.py``."""
 
 import pytest
-from tests.support.back_ends import Image, check_equal, images
-from tests.support.code_graphs import CODES, coded_program
+from tests.support.back_ends import check_equal
 from tests.support.dies import POWERED_FIXED, POWERED_TILES
 from tests.support.graphs import random_program
-from tests.support.tiles import RandomTiles
+from tests.support.power_up import Case, PoweredDies, campaign
 
-from plinth.buffers import Buffer
 from plinth.driver.driver import Driver
 from plinth.driver.program import Program
 from plinth.lower.builder import GraphBuilder
@@ -20,57 +16,19 @@ from plinth_hw.isa import registers as regs
 from plinth_hw.isa.operations import Engine, ErrorCode, TransferOperation
 from plinth_hw.isa.parameters import DieParameters, preset
 from plinth_hw.isa.registers import ControlBits, Register
-from plinth_sim.golden.array import GoldenArray
-from plinth_sim.rtl.cosim import CosimArray
-from plinth_sim.rtl.elaborate import die_verilog
 from plinth_sim.rtl.power_up import PowerUp, without_initial_values
 
 pytestmark = pytest.mark.slow
 
 MEMORY_WORDS = 1 << 16
 DIES = 3
-STATES = (PowerUp(), PowerUp(seed=1), PowerUp(seed=2))
 DIE_TYPES = [pytest.param(POWERED_TILES, id="tiles", marks=pytest.mark.xdist_group("power-up-tiles")),
-             pytest.param(POWERED_FIXED, id="fixed", marks=pytest.mark.xdist_group("power-up-fixed")),
-             pytest.param(preset("ndp-tiny-routes"), id="routes", marks=pytest.mark.long),
-             pytest.param(preset("fpga-tiny"), id="systolic-fixed", marks=pytest.mark.long)]
-
-
-def powered(die: DieParameters, state: PowerUp) -> CosimArray:
-    """A ring of such dies, as they are synthesized."""
-    return CosimArray(die, DIES, MEMORY_WORDS, verilog=die_verilog(die, "cells"), power_up=state)
-
-
-def programs(die: DieParameters) -> Iterator[tuple[Program, Sequence[Buffer], RandomTiles | None]]:
-    """Programs, with buffers to be filled, or tiles that fill theirs."""
-    for seed in (5, 11):
-        yield *random_program(die, DIES, seed, 30, MEMORY_WORDS), None
-    if die.transforms:
-        tiles = RandomTiles(die, DIES, 3)
-        for number in range(40):
-            (tiles.transform, tiles.transfer, tiles.spread, tiles.transfer)[number % 4](f"t{number}")
-        yield tiles.finish(MEMORY_WORDS), [], tiles
-        for code in CODES:
-            program = coded_program(die, DIES, code, memory_words=MEMORY_WORDS)
-            yield program, [program.buffers["runs"]], None
-
-
-def ran(array: Any, program: Program, buffers: Sequence[Buffer], tiles: RandomTiles | None) -> Image:
-    """What a program leaves in the memory of an array."""
-    if tiles is not None:
-        tiles.fill(array, 3)
-    return next(images(array, program, buffers, 3, memory_words=MEMORY_WORDS, steps=1))
+             pytest.param(POWERED_FIXED, id="fixed", marks=pytest.mark.xdist_group("power-up-fixed"))]
 
 
 @pytest.mark.parametrize("die", DIE_TYPES)
 def test_any_power_up_state(die: DieParameters) -> None:
-    for program, *data in programs(die):
-        golden, cycles = ran(GoldenArray(die, DIES, MEMORY_WORDS), program, *data), set()
-        for state in STATES:
-            with powered(die, state) as rtl:
-                check_equal(ran(rtl, program, *data), golden, program)
-                cycles.add(rtl.cycle)
-        assert len(cycles) == 1, cycles
+    campaign(die, DIES, MEMORY_WORDS, 100, 10)
 
 
 def sends(die: DieParameters) -> Program:
@@ -89,27 +47,27 @@ def sends(die: DieParameters) -> Program:
     return assemble([], builders, memory_words=MEMORY_WORDS)
 
 
-@pytest.mark.parametrize("die", DIE_TYPES)
+@pytest.mark.parametrize("die", [
+    *DIE_TYPES, pytest.param(preset("ndp-tiny-routes"), id="routes", marks=pytest.mark.long),
+    pytest.param(preset("fpga-tiny"), id="systolic-fixed", marks=pytest.mark.long)])
 def test_no_route_outlives_a_reset(die: DieParameters) -> None:
     """In the middle of work; then a packet finds none, and dies that are set up anew do what new ones do."""
     program, buffers = random_program(die, DIES, 5, 30, MEMORY_WORDS)
+    case = Case(program, MEMORY_WORDS, buffers)
 
-    def reset(rtl: CosimArray) -> None:
-        for number in range(DIES):
-            rtl.reset_die(number)
-
-    with powered(die, STATES[1]) as rtl:
+    powered = PoweredDies(die, DIES, MEMORY_WORDS, PowerUp(seed=1))
+    with powered.rtl as rtl:
         driver = Driver(rtl, program, memory_words=MEMORY_WORDS)
         for number in range(DIES):
             driver.start(number, 0)
         rtl.run(1500)
         assert any(rtl.read_registers(0, range(regs.ROUTES, regs.ROUTES + 4 * DIES, 4)))
-        reset(rtl)
+        powered.reset()
         for number in range(DIES):
             assert not any(rtl.read_registers(number, range(regs.ROUTES, regs.ROUTES + (4 << die.die_bits), 4)))
         send = sends(die)
         Driver(rtl, send, memory_words=MEMORY_WORDS).step(0)
-        reset(rtl)
+        powered.reset()
         for number, device in enumerate(rtl.dies):
             for register, value in ((Register.DIE, number), (Register.DIES, DIES),
                                     (Register.MEMORY_WORDS, MEMORY_WORDS),
@@ -119,11 +77,10 @@ def test_no_route_outlives_a_reset(die: DieParameters) -> None:
                 device.write_register(register, value)
         rtl.wait(20_000)
         assert [device.read_register(Register.ERROR_CODE) for device in rtl.dies] == [ErrorCode.NO_ROUTE.value] * DIES
-        reset(rtl)
+        powered.reset()
         for device in rtl.dies:
             device.memory[:] = 0
-        check_equal(ran(rtl, program, buffers, None), ran(GoldenArray(die, DIES, MEMORY_WORDS), program, buffers, None),
-                    program)
+        check_equal(case.ran(rtl), case.wanted, program)
 
 
 VERILOG = """module a (clk, rst, o);
