@@ -88,13 +88,14 @@ def _python() -> FoundTool:
                      "" if sys.version_info >= OLDEST_PYTHON else "sudo apt-get install python3.11")
 
 
-def _program(name: str, package: str, purpose: str, pattern: str) -> FoundTool:
+def _program(name: str, package: str, purpose: str, pattern: str, *, needed: bool = True,
+             flag: str = "--version") -> FoundTool:
     path = shutil.which(name)
-    text = _output([path, "--version"]) if path else ""
+    text = _output([path, flag]) if path else ""
     match = re.search(pattern, text)
     if path is None or match is None:
-        return FoundTool(name, purpose, True, False, location=path or "", remedy=f"sudo apt-get install {package}")
-    return FoundTool(name, purpose, True, True, match[1], path)
+        return FoundTool(name, purpose, needed, False, location=path or "", remedy=f"sudo apt-get install {package}")
+    return FoundTool(name, purpose, needed, True, match[1], path)
 
 
 def _compiler() -> FoundTool:
@@ -181,6 +182,9 @@ def run() -> list[FoundTool]:
         lambda: _program("make", "make", "cocotb builds, make targets", r"Make (\S+)"),
         lambda: _program("perl", "perl", "verilator", r"\(v([\d.]+)\)"),
         _verilator,
+        *([] if checkout() is None else [
+            lambda: _program("iverilog", "iverilog", "tests in four states", r"version (\S+)", needed=False,
+                             flag="-V")]),
         *(lambda name=name, use=use: _package(name, use, True) for name, use in NEEDED.items()),
         *(lambda name=name, use=use: _package(name, use, False, "dev") for name, use in further.items()),
         *(lambda name=name, source=source: _package(source.package, f"--data {name}", False, source.extra)

@@ -1,4 +1,4 @@
-"""Runs cocotb tests under Verilator: the one shared runner helper.
+"""Runs cocotb tests under Verilator, and in four states under Icarus Verilog: the one shared runner helper.
 
 Simulators come from ``verilator.build_program``, which caches them by everything that decides them; only
 the top module's ports are visible to cocotb, which keeps builds short and simulation fast. Results of each
@@ -10,6 +10,7 @@ the results.
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import cocotb_tools.config
@@ -48,6 +49,30 @@ def _failed(results: Path) -> list[str]:
             if case.find("failure") is not None or case.find("error") is not None]
 
 
+def _once(simulator: str, folder: Path, top: str, module: str, log: Path, **arguments: Any) -> tuple[int, list[str]]:
+    """Number of tests that ran on what was built in a folder, and names of those that failed."""
+    path = log.with_name("results.xml")
+    path.unlink(missing_ok=True)
+    with suppress(SystemExit):  # the runner's answer to failures, and to a simulator that broke down
+        get_runner(simulator).test(module, top, hdl_toplevel_lang="verilog", build_dir=folder, test_dir=log.parent,
+                                   results_xml=str(path), timescale=_TIMESCALE, log_file=log, **arguments)
+    assert path.exists(), f"the simulator ended without results: log {log}"
+    return get_results(path)[0], _failed(path)
+
+
+def run_icarus(folder: Path, top: str, module: str, *, environment: Mapping[str, str]) -> None:
+    """Run the cocotb tests of a module on what Icarus Verilog has built in a folder, ``sim.vvp``.
+
+    Raises
+    ------
+    AssertionError
+        As :func:`run`.
+    """
+    log = node_folder("cocotb") / "run.log"
+    ran, failed = _once("icarus", folder, top, module, log, seed=1, extra_env=dict(environment))
+    assert ran and not failed, f"{len(failed)} of {ran} cocotb tests failed ({', '.join(failed)}): log {log}"
+
+
 def run(sources: Mapping[str, str], top: str, module: str, *, testcase: str | Sequence[str] | None = None,
         seed: int = 1, environment: Mapping[str, str] | None = None) -> Path:
     """Run the cocotb tests of a module; returns the folder of results.
@@ -73,18 +98,9 @@ def run(sources: Mapping[str, str], top: str, module: str, *, testcase: str | Se
     waves.unlink(missing_ok=True)
 
     def once(trace: bool, cases: str | Sequence[str] | None) -> tuple[int, list[str]]:
-        """Number of tests that ran, and names of those that failed."""
-        simulator = build(sources, top, trace=trace)
-        path = results / "results.xml"
-        path.unlink(missing_ok=True)
-        this_log = results / "waves.log" if trace else log
-        with suppress(SystemExit):  # the runner's answer to failures, and to a simulator that broke down
-            get_runner("verilator").test(
-                module, top, hdl_toplevel_lang="verilog", testcase=cases, seed=seed, waves=trace,
-                extra_env=dict(environment or {}), build_dir=simulator.parent, test_dir=results,
-                results_xml=str(path), timescale=_TIMESCALE, log_file=this_log)
-        assert path.exists(), f"the simulator ended without results: log {this_log}"
-        return get_results(path)[0], _failed(path)
+        return _once("verilator", build(sources, top, trace=trace).parent, top, module,
+                     results / "waves.log" if trace else log, testcase=cases, seed=seed, waves=trace,
+                     extra_env=dict(environment or {}))
 
     ran, failed = once(False, testcase)
     if failed:
