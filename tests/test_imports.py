@@ -37,7 +37,8 @@ MAY: dict[str, set[str]] = {
     # What its command prints with.
     ISA: {TERMINAL},
     SHAPES: {ISA},
-    "plinth_hw.emit": {"plinth_hw.tools"},
+    "plinth_hw.pin_paths": set(),
+    "plinth_hw.emit": {"plinth_hw.pin_paths", "plinth_hw.tools"},
     LIB: set(),
     "plinth_hw.arith": {ISA, SHAPES, LIB},
     "plinth_hw.memory": {ISA, SHAPES, "plinth_hw.emit", LIB, "plinth_hw.arith"},
