@@ -222,18 +222,20 @@ class RunWalk(wiring.Component):
         current, begun, origin, following = (Signal(at, name=name, reset_less=True)
                                              for name in ("current", "begun", "origin", "following"))
         ends, last_run, fresh = Signal(name="ends"), Signal(name="last_run"), Signal(name="fresh")
+        # By itself: what a process assigns to one part of a signal and reads from another, not all simulators settle.
+        moved = Signal.like(current.address, name="next_address")
         m.d.comb += [
             origin.left.eq(runs.run), origin.runs.eq(runs.runs),
-            following.eq(current),
-            following.address.eq(Mux(ends, current.run, current.address)
-                                 + Mux(ends, Mux(last_run, runs.kernel_step, runs.step), self.columns)),
+            moved.eq(Mux(ends, current.run, current.address)
+                     + Mux(ends, Mux(last_run, runs.kernel_step, runs.step), self.columns)),
+            following.eq(current), following.address.eq(moved),
             following.left.eq(current.left - self.columns),
             following.place.eq(current.place + self.columns),
             self.address.eq(current.address), self.place.eq(current.place),
             self.kernel_row.eq(current.kernel_row),
         ]
         with m.If(ends):
-            m.d.comb += [following.run.eq(following.address), following.left.eq(runs.run),
+            m.d.comb += [following.run.eq(moved), following.left.eq(runs.run),
                          following.runs.eq(current.runs - 1)]
             with m.If(last_run):
                 m.d.comb += [following.runs.eq(runs.runs), following.place.eq(0),
