@@ -34,7 +34,7 @@ def goes_on(driver: Driver, buffers: list[Buffer], seed: int) -> None:
         check_equal(image, wanted, program)
 
 
-@pytest.mark.parametrize("die", [TINY, preset("hypar-tiny")], ids=["ndp", "hypar"])
+@pytest.mark.parametrize("die", [TINY, preset("hypar-tiny"), preset("fpga-tiny")], ids=["ndp", "hypar", "fpga"])
 def test_stopped_at_any_cycle(die: DieParameters) -> None:
     """With descriptors, operands, results, tiles and advances under way, of all dies or of some."""
     program, buffers = random_program(die, DIES, 11, 40, MEMORY_WORDS)
