@@ -31,7 +31,7 @@ N ?= 5000000
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith mutate prove lint verilog registers bench fresh agreement accuracy bitstream fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith mutate prove coverage lint verilog registers bench fresh agreement accuracy bitstream fpga-arith fpga-area doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -70,6 +70,9 @@ mutate: $(STAMP) ## small random mutants of the code against its tests (SEED= CO
 
 prove: $(STAMP) ## proofs of blocks, and that each finds its broken twins (ONLY=name)
 	@$(BIN)/python -m tests.prove --jobs $(JOBS) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+coverage: $(STAMP) ## blocks and branches of the smallest dies' Verilog that tests of whole dies run (ARGS=--write)
+	@$(BIN)/python -m tests.coverage $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy, and verilator --lint-only over the Verilog of each preset
 	@$(BIN)/ruff check

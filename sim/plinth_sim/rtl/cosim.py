@@ -9,6 +9,7 @@ number of threads nor on that of the processes that share the dies (:mod:`plinth
 import ctypes
 import os
 import time
+import uuid
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -126,10 +127,14 @@ def ring(dies: int) -> list[tuple[int, int, int, int]]:
             + [(die, 1, (die - 1) % dies, 0) for die in range(dies)])
 
 
+#: Variable that names a folder, into which each array then writes what of its dies' Verilog has run.
+COVERAGE = "PLINTH_COVERAGE"
+
+
 def build(verilog: Mapping[str, str], top: str, *, trace: bool = False, compile_flags: Sequence[str] = (),
           flags: Sequence[str] = verilator.FAST_FLAGS) -> Path:
     """The harness compiled with a die (cached), with tracing and with further flags for the compiler on demand, or
-    other flags for Verilator.
+    other flags for Verilator; where :data:`COVERAGE` is set, with counts of what runs.
 
     Raises
     ------
@@ -139,9 +144,10 @@ def build(verilog: Mapping[str, str], top: str, *, trace: bool = False, compile_
         If the die lacks a port that the harness needs.
     """
     headers = {name: _HARNESS.with_name(name).read_text() for name in _HEADERS}
+    coverage = COVERAGE in os.environ
     headers["ports.h"] = pins.accessors(pins.module_ports("\n".join(verilog.values()), top))
     return verilator.build_library(verilog, top, cpp=[_HARNESS], headers=headers, trace=trace,
-                                   compile_flags=compile_flags, flags=flags)
+                                   coverage=coverage, compile_flags=compile_flags, flags=flags)
 
 
 def _load(path: Path) -> ctypes.CDLL:
@@ -156,7 +162,8 @@ def _load(path: Path) -> ctypes.CDLL:
             ("plinth_peer_buffers", None, [array, u32, array, array]), ("plinth_join", None, [array, array]),
             ("plinth_leave", None, [array]), ("plinth_moves", u64, [array]),
             ("plinth_asleep", ctypes.c_double, [array]),
-            ("plinth_reset", None, [array, u32]), ("plinth_access", None, [array, u32, ctypes.c_int, u32, u32]),
+            ("plinth_reset", None, [array, u32]), ("plinth_cover", None, [array, u32, ctypes.c_char_p]),
+            ("plinth_access", None, [array, u32, ctypes.c_int, u32, u32]),
             ("plinth_answer", ctypes.c_int, [array, u32, ctypes.POINTER(u32), ctypes.POINTER(u32)]),
             ("plinth_serial_send", None, [array, u32, ctypes.c_char_p, u64]),
             ("plinth_serial_take", u64, [array, u32, ctypes.c_char_p, u64]),
@@ -345,7 +352,7 @@ class CosimArray:
         self.threads = min(len(self._numbers), threads or default_threads())
         self._seconds = 0.0
         self._handle: int | None = None
-        self._library = _load(library)
+        self._library, self._build = _load(library), library.parent.name
         outside = memory_words if parameters.axi_ports else 0
         memories = [np.zeros(outside, dtype=word_type(parameters.memory_format)) for _ in self._numbers]
         self._queued: dict[int, deque[int]] = {die: deque() for die in self._numbers}
@@ -428,6 +435,10 @@ class CosimArray:
     def close(self) -> None:
         """Free the dies and close the waves."""
         if self._handle is not None:
+            if folder := os.environ.get(COVERAGE):
+                for index in range(len(self._numbers)):
+                    name = f"{self._build}-{uuid.uuid4().hex}.dat"
+                    self._library.plinth_cover(self._handle, index, str(Path(folder) / name).encode())
             self._library.plinth_free(self._handle)
             self._handle = None
 

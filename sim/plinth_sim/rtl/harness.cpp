@@ -26,6 +26,9 @@
 #include "remote.h"
 #include "serial_line.h"
 #include "wires.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 #if VM_TRACE
 #include "verilated_vcd_c.h"
 #endif
@@ -109,6 +112,13 @@ class Die {
         model_.rst = 1;
         for (uint64_t i = 0; i < RESET_CYCLES; i++) toggle();
         model_.rst = 0;
+    }
+
+    // Write how often each point of coverage was met.
+    void cover([[maybe_unused]] const char* path) {
+#if VM_COVERAGE
+        context_.coveragep()->write(path);
+#endif
     }
 
     void connect_out(uint32_t port, Link* link) { out_[port] = link; }
@@ -406,6 +416,7 @@ void plinth_join(Array* array, plinth::Exchange exchange) { array->join(exchange
 void plinth_leave(Array* array) { array->leave(); }
 
 void plinth_reset(Array* array, uint32_t die) { array->die(die).reset(); }
+void plinth_cover(Array* array, uint32_t die, const char* path) { array->die(die).cover(path); }
 
 void plinth_access(Array* array, uint32_t die, int write, uint32_t address, uint32_t data) {
     array->die(die).registers().push({write != 0, address, data});

@@ -352,7 +352,7 @@ def _library_flags() -> tuple[str, ...]:
 def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *,
                   cpp: Sequence[Path] = (), headers: Mapping[str, str] | None = None,
                   flags: Sequence[str] = FAST_FLAGS, compile_flags: Sequence[str] = (),
-                  trace: bool = False, jobs: int | None = None) -> Path:
+                  trace: bool = False, coverage: bool = False, jobs: int | None = None) -> Path:
     """Verilate a design and compile it, with C++ of our own, into a shared library.
 
     Parameters
@@ -371,6 +371,8 @@ def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
         Further flags for the compiler, after the standard ones.
     trace : bool
         Include VCD tracing: of what somebody has named.
+    coverage : bool
+        Count how often each block of statements runs, and each side of a branch.
     jobs : int or None
         Compilers that run at once; by default as many as there are processors.
 
@@ -385,8 +387,8 @@ def build_library(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
         If Verilator or the compiler is missing or fails, or ``PLINTH_COMPILE`` is something else.
     """
     return _build(sources, top, f"{top}.so", cpp=cpp, headers=headers, flags=flags,
-                  compile_flags=compile_flags, trace=trace, jobs=jobs, optimise=_library_flags(), runtime=(),
-                  link=("-shared",))
+                  compile_flags=compile_flags, trace=trace, coverage=coverage, jobs=jobs, optimise=_library_flags(),
+                  runtime=("verilated_cov",) if coverage else (), link=("-shared",))
 
 
 def build_program(sources: Mapping[str, str] | Iterable[Path | str], top: str, *, cpp: Sequence[Path],
@@ -420,7 +422,8 @@ def build_program(sources: Mapping[str, str] | Iterable[Path | str], top: str, *
 
 def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: str, *, cpp: Sequence[Path],
            headers: Mapping[str, str] | None, flags: Sequence[str], compile_flags: Sequence[str], trace: bool,
-           jobs: int | None, optimise: tuple[str, ...], runtime: Sequence[str], link: Sequence[str]) -> Path:
+           jobs: int | None, optimise: tuple[str, ...], runtime: Sequence[str], link: Sequence[str],
+           coverage: bool = False) -> Path:
     """Verilate, compile and link to ``name`` in the build's folder."""
     verilog = read_sources(sources)
     if _ZEROS_FLAG in pairwise(flags):
@@ -435,7 +438,7 @@ def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: st
     cxx = compiler()
     jobs = jobs or len(os.sched_getaffinity(0))
     arguments = ["--cc", "--prefix", MODEL, "--top-module", top, "--no-timing", "-Wno-fatal", "-Wno-lint",
-                 "-Wno-style", *(["--trace-vcd"] if trace else []), *flags]
+                 "-Wno-style", *(["--trace-vcd"] if trace else []), *(["--coverage-line"] if coverage else []), *flags]
     key = digest(tool.version_text, _compiler_identity(cxx), *arguments, "compile", *COMMON_COMPILE,
                  *optimise, *ONCE_COMPILE, *compile_flags, *link, name, *runtime,
                  *(text for files in (verilog, own, headers) for item in files.items() for text in item))
@@ -454,8 +457,8 @@ def _build(sources: Mapping[str, str] | Iterable[Path | str], top: str, name: st
         for file, text in {**own, **headers}.items():
             (generated / file).write_text(text)
         common = [*COMMON_COMPILE, *compile_flags, f"-I{tool.root}/include", f"-I{tool.root}/include/vltstd",
-                  "-DVM_COVERAGE=0", "-DVM_SC=0", f"-DVM_TRACE={int(trace)}", f"-DVM_TRACE_VCD={int(trace)}",
-                  "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
+                  f"-DVM_COVERAGE={int(coverage)}", "-DVM_SC=0", f"-DVM_TRACE={int(trace)}",
+                  f"-DVM_TRACE_VCD={int(trace)}", "-DVM_TRACE_FST=0", "-DVM_TRACE_SAIF=0"]
         units = _units(generated, list(own), optimise)
         including = _including_header(tool, (level for _, level in units), common, jobs)
         _compile(jobs, [(generated, log, [cxx, *level, *common, f"-I{generated}", *including[level], "-c", file, "-o",

@@ -1,0 +1,1 @@
+"""What of a die's Verilog the regression runs: ``make coverage``."""
