@@ -17,6 +17,7 @@ from plinth.driver.program import Program
 from plinth.driver.serial import SerialArray
 from plinth_hw.isa.formats import word_type
 from plinth_hw.isa.frames import BridgeParameters
+from plinth_hw.isa.operations import Engine
 from plinth_hw.isa.parameters import DieParameters
 from plinth_sim.golden.array import GoldenArray
 from plinth_sim.rtl.cosim import CosimArray
@@ -62,8 +63,10 @@ class Case:
 
 
 def cases(die: DieParameters, dies: int, memory_words: int, tasks: int, seeds: Sequence[int]) -> Iterator[Case]:
-    """Random graphs of all engines; where there are tiles and codes, those as well."""
-    for seed in seeds:
+    """Random graphs of all engines, but of dies that have links and no collective engine; tiles and codes where there
+    are such."""
+    # The set-up of a random graph is that of rings of the collective engine.
+    for seed in seeds if Engine.COLLECTIVE in die.engines or not die.ports else ():
         program, buffers = random_program(die, dies, seed, tasks, memory_words)
         yield Case(program, memory_words, buffers)
     if die.transforms:
