@@ -85,6 +85,8 @@ class Emission:
         Name of the top module.
     cache : Cache
         Makes Verilog of RTLIL.
+    paths : Paths or None
+        Where those of all modules are noted, if they are to be.
 
     Raises
     ------
@@ -93,14 +95,13 @@ class Emission:
     """
 
     def __init__(self, array_form: ArrayForm = "cells", family: str | None = None, top: str = "top",
-                 cache: Cache = _uncached) -> None:
+                 cache: Cache = _uncached, paths: Paths | None = None) -> None:
         if array_form not in ARRAY_FORMS:
             raise ValueError(f"Array form must be one of {', '.join(ARRAY_FORMS)}, not {array_form!r}")
         self.array_form = array_form
         self.family = family
         self.cache = cache
-        #: Of all modules converted so far.
-        self.paths = Paths()
+        self.paths = paths
         #: The module that holds the text's digest, and whether one is wanted.
         self.digest_module, self.digested = f"{top}_digest", False
         self._makers: dict[str, Callable[[], str]] = {}
@@ -214,7 +215,7 @@ def netlist(component: Elaboratable, name: str, platform: object = None) -> str:
                 for port in ports(component)}
     with _seldom_collected(), _nets_unchecked():
         nets = build_netlist(Fragment.get(component, platform), ports=directed, name=name)
-        if isinstance(platform, Emission):
+        if isinstance(platform, Emission) and platform.paths is not None:
             platform.paths.add(name, nets)
         return _rtlil(nets)
 
@@ -361,11 +362,12 @@ def verilog(component: wiring.Component, name: str, array_form: ArrayForm = "cel
         if registered:
             raise ValueError("Outputs of flattened Verilog are not looked at; leave out registered or flatten")
         return _convert(component, name, None)
-    platform = Emission(array_form, family, name, cache)
+    paths = Paths() if registered else None
+    platform = Emission(array_form, family, name, cache, paths)
     top = _convert(component, name, platform)
     text = "\n".join([top, *platform.texts()])
-    if registered:
-        _check_outputs(platform.paths, name, registered)
+    if paths is not None:
+        _check_outputs(paths, name, registered)
     if family is not None:
         text = _ROOM_RESET.sub(r"\1(* keep *) \2", _without_selections(_ZEROS.sub("", text)))
     return text + _digest_module(text, platform.digest_module) if platform.digested else text

@@ -8,6 +8,7 @@ from amaranth.lib import memory, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw import emit
+from plinth_hw.pin_paths import Paths
 
 
 class _Part(wiring.Component):
@@ -91,7 +92,7 @@ class _Around(wiring.Component):
 
 
 def _paths(component: wiring.Component) -> Any:
-    platform = emit.Emission(top="whole")
+    platform = emit.Emission(top="whole", paths=Paths())
     emit.netlist(component, "whole", platform)
     platform.texts()
     return platform.paths
