@@ -31,7 +31,7 @@ N ?= 5000000
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help train test test-quick test-long test-arith mutate prove coverage lint verilog registers bench fresh agreement accuracy bitstream fpga-arith fpga-area doctor clean
+.PHONY: help train test test-quick test-long test-arith mutate prove coverage lint verilog registers bench fresh agreement accuracy bitstream fpga-arith fpga-area fpga-timing doctor clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -106,6 +106,9 @@ fpga-arith: $(STAMP) ## the table of docs/arith.md: LUT4, FF, DSP, Fmax on ECP5
 
 fpga-area: $(STAMP) ## LUT4, FF, DSP, DP16KD of each block of ndp-demo and fpga-demo, of ends of links, of codes and tiles, on ECP5
 	@$(BIN)/python -m plinth_hw.fpga area
+
+fpga-timing: $(STAMP) ## Fmax and slowest path of every block between registers on ECP5, into docs/timing.md (ONLY="router link")
+	@$(BIN)/python -m plinth_hw.fpga timing $(ONLY)
 
 accuracy: $(STAMP) ## the digits in every number format, ten seeds each, into docs/formats.md (ARGS="--only adagrad")
 	@$(BIN)/plinth accuracy $(ARGS)

@@ -13,7 +13,7 @@ A room imports those above it only:
 - :mod:`~plinth_hw.comm`: the network, collectives, tiles.
 - :mod:`~plinth_hw.matrix`, :mod:`~plinth_hw.vector`, :mod:`~plinth_hw.optimiser`: the engines that compute.
 - :mod:`~plinth_hw.die`: all of it. :mod:`~plinth_hw.emit` writes its Verilog, :mod:`~plinth_hw.pin_paths` sees that no
-  path goes from pin to pin, :mod:`~plinth_hw.fpga` measures it.
+  path goes from pin to pin, :mod:`~plinth_hw.fpga` measures its size and speed.
 - :mod:`~plinth_hw.integrate`: constraints, a FuseSoC core and a LiteX module, for other people's designs.
 - :mod:`~plinth_hw.board`: bitstreams for FPGA boards; :mod:`~plinth_hw.tools` runs the programs that make them.
 

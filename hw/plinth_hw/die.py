@@ -17,6 +17,7 @@ last for :data:`~plinth_hw.isa.parameters.RESET_CYCLES`.
 Top-level ports are listed in docs/architecture.md. Source: MPT section VI.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from amaranth.hdl import Module, Mux, Signal, Value
@@ -66,6 +67,33 @@ def make_engine(kind: Engine, parameters: DieParameters) -> Any:
     return (MATRIX_ENGINES[parameters.machine] if kind is Engine.MATRIX else ENGINES[kind])(parameters)
 
 
+#: A port to memory: its name as one of the crossbar's, whose it is, and the engine's side.
+Client = tuple[str, Engine, Any]
+#: Clients of the crossbar that the memory window is, the last ones.
+WINDOW_CLIENTS = ("window_read", "window_store")
+
+
+def memory_clients(engines: Mapping[Engine, Any]) -> list[Client]:
+    """Whatever ports to memory the engines have."""
+    return [(f"{kind.name.lower()}_{name}", kind, getattr(component, name))
+            for kind, component in engines.items()
+            for name, member in component.signature.members.items()
+            if member.is_signature and isinstance(member.signature, ReadPort | WritePort)]
+
+
+def make_control(parameters: DieParameters, clients: Sequence[Client]) -> Control:
+    """The control block of a die with these clients, after those of the scheduler."""
+    return Control(parameters, [None, *(owner for _, owner, port in clients if _reads(port))],
+                   [None, *(owner for _, owner, port in clients if not _reads(port))])
+
+
+def make_crossbar(parameters: DieParameters, clients: Sequence[Client]) -> MemoryCrossbar:
+    """The crossbar of a die with these clients, between those of the scheduler and the memory window."""
+    last_reader, last_writer = ((name,) for name in WINDOW_CLIENTS) if parameters.has_window else ((), ())
+    return MemoryCrossbar(parameters, ["fetch", *(name for name, _, port in clients if _reads(port)), *last_reader],
+                          ["record", *(name for name, _, port in clients if not _reads(port)), *last_writer])
+
+
 class Die(wiring.Component):
     """One die.
 
@@ -102,25 +130,14 @@ class Die(wiring.Component):
         m = Module()
         parameters = self.parameters
         engines: dict[Engine, Any] = {kind: make_engine(kind, parameters) for kind in engine_order(parameters)}
-        # Memory clients: whatever ports the engines have, after those of the scheduler.
-        clients = [(f"{kind.name.lower()}_{name}", kind, getattr(component, name))
-                   for kind, component in engines.items()
-                   for name, member in component.signature.members.items()
-                   if member.is_signature and isinstance(member.signature, ReadPort | WritePort)]
-        control = Control(
-            parameters,
-            [None, *(owner for _, owner, port in clients if _reads(port))],
-            [None, *(owner for _, owner, port in clients if not _reads(port))])
+        clients = memory_clients(engines)
+        control, crossbar = make_control(parameters, clients), make_crossbar(parameters, clients)
         emit.part(m, platform, control, "control")
-        last_reader, last_writer = (["window_read"], ["window_store"]) if parameters.has_window else ([], [])
-        crossbar = MemoryCrossbar(
-            parameters, ["fetch", *(name for name, _, port in clients if _reads(port)), *last_reader],
-            ["record", *(name for name, _, port in clients if not _reads(port)), *last_writer])
         emit.part(m, platform, crossbar, "crossbar", reset=control.flush)
 
         connect(m, control.fetch_memory, crossbar.fetch)
         connect(m, control.record_memory, crossbar.record)
-        for name in (*last_reader, *last_writer):
+        for name in WINDOW_CLIENTS if parameters.has_window else ():
             connect(m, getattr(control, name), getattr(crossbar, name))
         for name, _, port in clients:
             connect(m, port, getattr(crossbar, name))

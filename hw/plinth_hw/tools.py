@@ -26,6 +26,9 @@ from plinth_hw.terminal.activity import Activity
 _STAGE = re.compile(
     r"^(?:Info: *)?(?:(\d+(?:\.\d+)*\. Executing [^(.\n]*)|(iter=\d+|at iteration #\d+)|(?P<routed>\d+) \|"
     r"|((?:Packing|Placing|Running|Routing|Promoting|Annotating|Assigning)\b[^.:\n]*))", re.MULTILINE)
+#: Of nextpnr's placers the one that spreads cells by a potential: of a device that is half full it leaves two thirds of
+#: the wire that the usual one does, which may also end without a legal place for some cell.
+PLACER = "static"
 #: Seconds between looks at a program that runs, and how much of its log's end is read.
 _LOOK_SECONDS, _TAIL_BYTES = 1.0, 4096
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plinth_hw import fpga, installation, pages
+from plinth_hw import installation, pages
+from plinth_hw.fpga import measure
 from plinth_hw.installation import cache_root, checkout, install, output_root
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +98,7 @@ def test_remedies_name_extras_of_the_package(extra: str, installed: Path) -> Non
 
 
 def test_programs_for_pages_say_that_there_are_none(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for program, arguments in ((pages, []), (fpga, ["area"])):
+    for program, arguments in ((pages, []), (measure, ["area"])):
         assert program.main(arguments) == 2
         error = capsys.readouterr().err
         assert error.count("\n") == 1 and "run it in a checkout" in error

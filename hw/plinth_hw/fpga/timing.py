@@ -1,0 +1,234 @@
+"""Speed of every block between registers: the table of ``docs/timing.md``.
+
+Each row is of today's Verilog or is made anew: a page keeps, beside the figures, the digest of what they are of, so a
+run that was stopped goes on where it was, and a change costs the blocks that it changed.
+"""
+
+import os
+import re
+import statistics
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from amaranth.hdl import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, connect, flipped
+
+from plinth_hw import emit
+from plinth_hw.comm.codes.stages import CodeStages
+from plinth_hw.comm.collective import CollectiveEngine
+from plinth_hw.comm.interface import NetworkInterface
+from plinth_hw.comm.link import LinkLayer
+from plinth_hw.comm.router import Router
+from plinth_hw.comm.tile_blocks import TileBlocks
+from plinth_hw.comm.transfer import TransferEngine
+from plinth_hw.control.dispatch import engine_order
+from plinth_hw.die import MEMORY_FAULTS, make_control, make_crossbar, make_engine, memory_clients
+from plinth_hw.fpga.synthesis import FAMILY, Bench, clock_mhz, digest, placed, remake_table, synthesise
+from plinth_hw.host.bridge import Bridge
+from plinth_hw.isa.frames import BridgeParameters
+from plinth_hw.isa.parameters import DieParameters, preset
+from plinth_hw.matrix.engine import MatrixEngine
+from plinth_hw.matrix.row_stationary.engine import RowStationaryEngine
+from plinth_hw.memory.axi import AXIAdaptor, connect_pins
+from plinth_hw.optimiser.engine import OptimiserEngine
+from plinth_hw.vector.engine import VectorEngine
+
+#: Seeds of placement; the median tells.
+SEEDS = (1, 2, 3)
+MARKER = "fpga-timing"
+_HEADING = ["| block | of | MHz | seeds | slowest path | Verilog |", "| --- | --- | ---: | --- | --- | --- |"]
+#: What synthesis and placement put behind the name of a signal, or of a memory.
+_CELL = re.compile(r"(_(TRELLIS_FF|LUT4|PFUMX|L6MUX21|CCU2C|DP16KD|MULT18X18D|DO|DI|RAD|WD|WRE|WAD)\b"
+                   r"|_(TRELLIS_FF|LUT4|PFUMX|L6MUX21|CCU2C|DP16KD|MULT18X18D|DO|DI|RAD|WD|WRE|WAD)_"
+                   r"|(\.\d+)+(_|\$|$)|\$\d+|\$[A-Z]).*$")
+#: Shortest delay of a wire, in ns, that goes from one slice of logic to another.
+_WIRE_NS = 0.05
+
+
+class MemoryPath(wiring.Component):
+    """From the clients of a die's crossbar to its AXI4 pins: the crossbar, the adaptor, register slices.
+
+    Parameters
+    ----------
+    parameters : DieParameters
+        With AXI4 ports, and no block RAM.
+
+    Members
+    -------
+    As of :class:`~plinth_hw.memory.crossbar.MemoryCrossbar`, without those towards memory, and ``axi_0`` ... as of
+    :class:`~plinth_hw.memory.axi.AXIAdaptor`.
+    """
+
+    def __init__(self, parameters: DieParameters):
+        self._ports = parameters.axi_ports
+        self._crossbar = make_crossbar(parameters, memory_clients(
+            {kind: make_engine(kind, parameters) for kind in engine_order(parameters)}))
+        self._adaptor = AXIAdaptor(parameters)
+        self._joined = {"memory_read", "memory_write", "read_stray", "write_stray", "read_idle", *MEMORY_FAULTS}
+        pins = {f"axi_{port}": self._adaptor.signature.members[f"axi_{port}"] for port in range(self._ports)}
+        super().__init__(pins | {name: member for name, member in self._crossbar.signature.members.items()
+                                 if name not in self._joined})
+
+    def elaborate(self, platform: Any) -> Module:
+        m = Module()
+        m.submodules.crossbar, m.submodules.adaptor = crossbar, adaptor = self._crossbar, self._adaptor
+        connect(m, crossbar.memory_read, adaptor.read)
+        connect(m, crossbar.memory_write, adaptor.write)
+        m.d.comb += [adaptor.read_idle.eq(crossbar.read_idle), *(
+            getattr(crossbar, name).eq(getattr(adaptor, name)) for name in (*MEMORY_FAULTS, "read_stray",
+                                                                             "write_stray"))]
+        for port in range(self._ports):
+            connect_pins(m, f"axi_{port}", getattr(adaptor, f"axi_{port}"), getattr(self, f"axi_{port}"))
+        for name, member in crossbar.signature.members.items():
+            if name in self._joined:
+                continue
+            inside, outside = getattr(crossbar, name), getattr(self, name)
+            if member.is_signature:
+                connect(m, inside, flipped(outside))
+            else:
+                m.d.comb += inside.eq(outside) if member.flow is In else outside.eq(inside)
+        return m
+
+
+def _control(parameters: DieParameters) -> Any:
+    """The control block of a die."""
+    return make_control(parameters, memory_clients(
+        {kind: make_engine(kind, parameters) for kind in engine_order(parameters)}))
+
+
+@dataclass(frozen=True)
+class Block:
+    """A row of the table.
+
+    Attributes
+    ----------
+    title : str
+    of : str
+        Of what die, as the page says it.
+    make : callable
+        Makes the component.
+    """
+
+    title: str
+    of: str
+    make: Callable[[], Any]
+
+
+def _blocks() -> dict[str, Block]:
+    """The rows, by name."""
+    small = replace(preset("ndp-demo"), transforms=((2, 3),))
+    codes = replace(small, codes=True)
+    all_transforms = "F(2,3), F(4,3), F(2,5)"
+
+    def of(name: str, kind: Callable[[DieParameters], Any]) -> tuple[str, Callable[[], Any]]:
+        return f"`{name}`", lambda: kind(preset(name))
+
+    return {
+        "router": Block("router", *of("ndp-demo", Router)),
+        "router-tiles": Block("router that looks ahead", *of("ndp-demo-winograd", Router)),
+        "interface": Block("network interface", *of("ndp-demo", NetworkInterface)),
+        "link": Block("link layer", "`ndp-demo-links`", lambda: LinkLayer(preset("ndp-demo-links"), 1)),
+        "collective": Block("collective engine", *of("ndp-demo", CollectiveEngine)),
+        "transfer": Block("transfer engine", *of("ndp-demo", TransferEngine)),
+        "transfer-tiles": Block("transfer engine, with transforms", *of("ndp-demo-winograd", TransferEngine)),
+        "transforms": Block("transforms", "F(2,3)", lambda: TileBlocks(small)),
+        "transforms-all": Block("transforms", all_transforms, lambda: TileBlocks(preset("ndp-demo-winograd"))),
+        "codes": Block("codes and prediction", "F(2,3)", lambda: CodeStages(codes)),
+        "systolic": Block("systolic array with buffers, FP32", *of("ndp-tiny", MatrixEngine)),
+        "systolic-fixed": Block("systolic array with buffers, Q3.12", *of("fpga-tiny", MatrixEngine)),
+        "row-stationary": Block("row-stationary array with buffers, FP32", *of("hypar-tiny", RowStationaryEngine)),
+        "vector": Block("vector engine, FP32", *of("ndp-demo", VectorEngine)),
+        "vector-fixed": Block("vector engine, Q3.12", *of("fpga-demo", VectorEngine)),
+        "optimiser": Block("optimiser, Q3.12", *of("fpga-demo", OptimiserEngine)),
+        "memory": Block("crossbar with AXI", *of("ndp-demo", MemoryPath)),
+        "control": Block("control", *of("ndp-demo", _control)),
+        "host": Block("host bridge", "serial line", lambda: Bridge(BridgeParameters(cycles_per_bit=Fraction(80, 3)))),
+    }
+
+
+BLOCKS = _blocks()
+
+
+def signal_of(cell: str) -> str:
+    """The register or memory that a cell of a placed :class:`~plinth_hw.fpga.synthesis.Bench` is of, by its name in the
+    Verilog; of the bench's own registers that of the port."""
+    return _CELL.sub("", cell).removeprefix("unit.")
+
+
+def slowest(report: dict[str, Any]) -> list[dict[str, Any]]:
+    """The slowest path of a placed design that begins and ends at a register."""
+    paths: list[list[dict[str, Any]]] = [path["path"] for path in report["critical_paths"]
+                                         if "<async>" not in (path["from"], path["to"])]
+    return max(paths, key=lambda path: sum(part["delay"] for part in path))
+
+
+def path_in_words(path: Sequence[dict[str, Any]]) -> str:
+    """From which register to which a path of nextpnr's report goes, and through how much."""
+    carries = sum(part["type"] == "logic" and part["to"]["port"] == "FCO" and part["from"]["port"] != "FCI"
+                  for part in path)
+    wires = [part["delay"] for part in path if part["type"] == "routing" and part["delay"] > _WIRE_NS]
+    whole = sum(part["delay"] for part in path)
+    ends = [f"`{signal_of(cell)}`" for cell in (path[0]["from"]["cell"], path[-1]["to"]["cell"])]
+    chains = f", {carries} carry chain{'s' * (carries > 1)}" if carries else ""
+    return f"{ends[0]} to {ends[1]}: {len(wires)} wires{chains}, {100 * sum(wires) / whole:.0f} % of the time on wires"
+
+
+def _row(name: str, block: Block, lock: threading.Lock) -> str:
+    """Measure a block."""
+    design = f"{name}-bench"
+    with lock:  # Amaranth is not made for threads
+        synthesise(Bench(block.make()), design)
+    reports = [placed(design, seed) for seed in SEEDS]
+    speeds = [clock_mhz(report) for report in reports]
+    median = statistics.median(speeds)
+    path = path_in_words(slowest(reports[speeds.index(median)]))
+    told = ", ".join(f"{speed:.0f}" for speed in speeds)
+    return f"| {block.title} | {block.of} | {median:.0f} | {told} | {path} | `{_digest(block)}` |"
+
+
+def _digest(block: Block) -> str:
+    """By which a row says of what Verilog it is."""
+    return digest(emit.verilog(block.make(), "block", family=FAMILY))
+
+
+def stale(page: Path, names: Sequence[str] = ()) -> list[str]:
+    """Blocks, of ``names`` or of all, whose row is missing or of other Verilog than today's.
+
+    Raises
+    ------
+    OSError
+        If the page cannot be read.
+    """
+    text = page.read_text()
+    return [name for name in names or BLOCKS if f"| `{_digest(BLOCKS[name])}` |" not in text]
+
+
+def timing(page: Path, names: Sequence[str] = ()) -> None:
+    """Measure the blocks whose rows are not of today's Verilog, as many at a time as there are processors, and write
+    each row when it is known."""
+    lock = threading.Lock()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        rows = {pool.submit(_row, name, BLOCKS[name], lock): name for name in stale(page, names)}
+        try:
+            for row in as_completed(rows):
+                print(row.result(), flush=True)
+                _put(page, rows[row], row.result())
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _put(page: Path, name: str, row: str) -> None:
+    """Put a block's row into the table, in the order of the blocks."""
+    def lines(old: str) -> list[str]:
+        rows = {other: line for other, block in BLOCKS.items() for line in old.splitlines()
+                if line.startswith(f"| {block.title} | {block.of} |")} | {name: row}
+        return [*_HEADING, *(rows[other] for other in BLOCKS if other in rows)]
+
+    remake_table(page, MARKER, lines)
