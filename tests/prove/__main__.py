@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.table import Table
-from tests.prove.campaign import Result, run
+from tests.prove.campaign import Result, run, runs
+from tests.prove.harness import Start
 from tests.prove.listing import NAME, listed
 from tests.prove.proofs import PROOFS
 
@@ -20,22 +21,20 @@ _PAGE = Path(__file__).resolve().parents[2] / "docs" / "verification.md"
 
 def _table(results: Sequence[Result]) -> Table:
     table = Table(box=None, pad_edge=False)
-    for heading in ("proof", "claims", "how", "verdict", "twins found", "s"):
-        table.add_column(heading, justify="left" if heading in ("proof", "how", "verdict") else "right")
+    for heading in ("proof", "claims", "how", "verdict", "any state", "twins found", "s"):
+        table.add_column(heading, justify="right" if heading in ("claims", "twins found", "s") else "left")
     for proof in PROOFS:
         own = [result for result in results if result.proof is proof]
         if own:
             twins = [result for result in own if result.twin is not None]
-            verdict = next((result.answer.verdict for result in own if result.twin is None), "not run")
+            verdict, reset, never = (next((
+                result.answer.verdict for result in own if result.twin is None and result.start is start),
+                "not run" if proof.resets or start is Start.INITIAL else "no reset") for start in Start)
             table.add_row(proof.name, str(len(own[0].claims)), proof.how, verdict,
+                          reset if never in ("fails", reset) else f"{reset}; without reset {never}",
                           f"{sum(result.right for result in twins)} of {len(proof.twins)}",
                           f"{sum(result.answer.seconds for result in own):.0f}")
     return table
-
-
-def _name(result: Result) -> str:
-    return result.proof.name + (
-        "" if result.twin is None else f", twin {result.proof.twins.index(result.twin)} ({result.twin.claim})")
 
 
 @click.command()
@@ -54,12 +53,12 @@ def main(only: str | None, jobs: int, list_only: bool) -> None:
                       f"there are {', '.join(proof.name for proof in PROOFS)}", highlight=False, markup=False)
         sys.exit(2)
     results: list[Result] = []
-    start, total, whole = time.monotonic(), sum(1 + len(proof.twins) for proof in chosen), False
+    start, total, whole = time.monotonic(), sum(len(runs(proof)) for proof in chosen), False
     try:
         for result in run(chosen, output_root().resolve() / "prove", jobs):
             results.append(result)
             if not result.right:
-                console.print(f"{_name(result)}: {result.answer.verdict}; see {result.answer.log}", highlight=False,
+                console.print(f"{result.name}: {result.answer.verdict}; see {result.answer.log}", highlight=False,
                               markup=False)
             left = (time.monotonic() - start) / len(results) * (total - len(results))
             console.print(f"{len(results)} of {total} runs, "
@@ -70,7 +69,8 @@ def main(only: str | None, jobs: int, list_only: bool) -> None:
         console.print("interrupted: what follows is of the runs until then")
     console.print(_table(results))
     write_json(output_root() / "prove.json", {"whole": whole, "proofs": [{
-        "name": result.proof.name, "how": result.proof.how, "twin": result.twin and result.twin.claim,
+        "name": result.proof.name, "how": result.proof.how, "start": result.start.value,
+        "twin": result.twin and result.twin.claim,
         "claims": result.claims, "verdict": result.answer.verdict, "right": result.right,
         "seconds": round(result.answer.seconds, 1)}
         for result in results]})

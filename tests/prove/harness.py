@@ -1,5 +1,7 @@
 """A block under free inputs, with what is assumed of them and what is claimed of its outputs."""
 
+import enum
+import re
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -7,7 +9,8 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, Cat, ClockDomain, Fragment, Module, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, ClockDomain, Const, Fragment, Module, Signal, Value
+from amaranth.hdl._ast import Initial
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
@@ -75,19 +78,40 @@ def _states(state: Signal) -> Callable[..., Value]:
     return within
 
 
+class Start(enum.Enum):
+    """What there is before the first cycle that counts."""
+
+    #: Registers and memories hold their initial values.
+    INITIAL = "initial values"
+    #: They hold anything; then there is a cycle of reset, in which neither neighbours nor the block keep to anything.
+    RESET = "any state, and a cycle of reset"
+    #: They hold anything, and there is no reset: what depends on it fails.
+    NEVER = "any state, and no reset"
+
+
+#: What of a design in RTLIL says how it starts.
+_INITIAL_VALUES = re.compile(r"^ *attribute \\init .*\n|^ *cell \$meminit(?:_v2)? .*\n(?:.*\n)*?^ *end\n", re.MULTILINE)
+
+
 class Harness:
-    """What a proof is built in. After reset, which has been: registers hold their initial values in the first cycle.
+    """What a proof is built in.
 
     Parameters
     ----------
     only : str or None
         The one claim that counts; None: all, with the invariants that they need.
+    start : Start
     """
 
-    def __init__(self, only: str | None = None) -> None:
+    def __init__(self, only: str | None = None, start: Start = Start.INITIAL) -> None:
         self.m = Module()
-        self._clock = ClockDomain("sync", reset_less=True)
+        self._start = start
+        self._clock = ClockDomain("sync", reset_less=start is Start.INITIAL)
         self.m.domains += self._clock
+        #: It is before the first cycle that counts.
+        self._before: Value = Const(0) if start is Start.INITIAL else Initial()
+        if start is not Start.INITIAL:
+            self.m.d.comb += self._clock.rst.eq(self._before if start is Start.RESET else 0)
         self._only = only
         self._ports: list[Signal] = [self._clock.clk]
         self.claims: list[str] = []
@@ -132,7 +156,7 @@ class Harness:
 
     def assume(self, condition: Any) -> None:
         """Neighbours see to it that this holds."""
-        self.m.d.comb += Assume(condition)
+        self.m.d.comb += Assume(self._before | Value.cast(condition).any())
 
     def hint(self, condition: Any) -> None:
         """What is assumed only where a broken twin is looked for: it fails so, and there is less to search."""
@@ -144,12 +168,12 @@ class Harness:
         if name not in self.claims:
             self.claims.append(name)
         if self._only in (None, name):
-            self.m.d.comb += Assert(condition, src_loc_at=1)
+            self.m.d.comb += Assert(self._before | Value.cast(condition).any(), src_loc_at=1)
 
     def invariant(self, condition: Any) -> None:
         """This holds in every reachable state, and is proved along; it rules out states that are none."""
         if self._only is None:
-            self.m.d.comb += Assert(condition, src_loc_at=1)
+            self.m.d.comb += Assert(self._before | Value.cast(condition).any(), src_loc_at=1)
 
     def stands(self, valid: Value, ready: Value, offer: Any) -> Value:
         """Whether an offer that was not taken in the cycle before stands, unchanged."""
@@ -161,7 +185,8 @@ class Harness:
 
     def rtlil(self) -> str:
         """The whole as Yosys reads it."""
-        return rtlil.convert(self.m, ports=self._ports)
+        text = rtlil.convert(self.m, ports=self._ports)
+        return text if self._start is Start.INITIAL else _INITIAL_VALUES.sub("", text)
 
 
 def follows_turn(first: Value, last: Value) -> Value:

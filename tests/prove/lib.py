@@ -232,7 +232,7 @@ PROOFS = (
         Twin("one more, one less, or as many", "(down & ~up).replicate", "down.replicate"),
         Twin("as many as bits are set", "population(bits[:half]) + population(bits[half:])",
              "population(bits[:half]) | population(bits[half:])"),
-    )),
+    ), resets=False),
     Proof("rotator", "plinth_hw.lib.rotator", rotator, 2, (
         Twin("each lane goes so many on, in the same cycle", "cut = total - low if up else low",
              "cut = total - low if up else low + width"),
@@ -254,5 +254,5 @@ PROOFS = (
     )),
     Proof("delay-line", "plinth_hw.lib.delay", delay_line, 20, (
         Twin("a word comes after so many cycles", "read.addr.eq(place - delay)", "read.addr.eq(place - delay + 1)", 24),
-    )),
+    ), resets=False),
 )

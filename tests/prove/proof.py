@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import ModuleType
 
-from tests.prove.harness import Harness
+from tests.prove.harness import Harness, Start
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,8 @@ class Proof:
     shortcuts: tuple[tuple[str, str], ...] = ()
     #: FIFOs within the block are what is proved of FIFOs (:class:`~tests.prove.queue.Queue`).
     queues: bool = False
+    #: Claims rest on state that a reset sets: through one they hold from any state, without one they do not.
+    resets: bool = True
     #: Where a twin is looked for, memories are registers: so many cycles go by that it is quicker.
     mapped: bool = False
 
@@ -80,9 +82,9 @@ class Proof:
         """By which it is shown."""
         return f"the first {self.cycles} cycles" if self.bounded else f"induction over {self.cycles}, no bound"
 
-    def harness(self, twin: Twin | None = None) -> Harness:
+    def harness(self, twin: Twin | None = None, start: Start = Start.INITIAL) -> Harness:
         """The block, or its twin with the one claim that must fail, in its surroundings."""
-        harness = Harness(None if twin is None else twin.claim)
+        harness = Harness(None if twin is None else twin.claim, start)
         code = changed(importlib.import_module(self.module),
                        () if twin is None else ((twin.before, twin.after), *self.shortcuts))
         if self.queues:

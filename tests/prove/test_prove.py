@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.prove.campaign import judge
+from tests.prove.harness import Start
 from tests.prove.listing import NAME, listed
 from tests.prove.proof import changed
 from tests.prove.proofs import PROOFS
@@ -41,6 +42,15 @@ def test_a_change_must_occur_once():
                                   "link-credits"])
 def test_proof_holds(name, tmp_path):
     assert judge(BY_NAME[name], None, tmp_path).answer.verdict == "holds"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("prove")
+@pytest.mark.parametrize("name", ["fifo-head-2", "update-counters", "task-ring"])
+def test_reset_leads_from_any_state(name, tmp_path):
+    """To where claims hold; without a reset they do not."""
+    for start, verdict in ((Start.RESET, "holds"), (Start.NEVER, "fails")):
+        assert judge(BY_NAME[name], None, tmp_path, start).answer.verdict == verdict
 
 
 @pytest.mark.slow

@@ -59,9 +59,11 @@ def wait_poll(harness: Harness, code: ModuleType) -> None:
     for index in range(engines):
         harness.assume(poll.waits[index] == poll.pending[index].any())
     harness.assume(~poll.taken | (poll.valid & ~poll.look))
-    kept = Signal(8)
+    # Memory holds anything until the first task's counters come, which is before it waits.
+    kept, comes = Signal(8), Signal()
     with m.If(poll.keep & (poll.keep_engine == engine)):
-        m.d.sync += kept.eq(poll.keep_counters.word_select(wait, 8))
+        m.d.sync += [kept.eq(poll.keep_counters.word_select(wait, 8)), comes.eq(1)]
+    harness.assume(comes | (pending == 0))
     mine = poll.taken & (poll.engine == engine) & (poll.wait == wait)
     asked = harness.past(harness.past(mine))
     reached = (poll.slack - poll.awaited)[:32][31] == 0
@@ -78,12 +80,14 @@ def wait_poll(harness: Harness, code: ModuleType) -> None:
 
     peek = state["numbers_peek"][0]
     m.d.comb += peek.addr.eq(engine)
-    harness.invariant(Cat(peek.data).word_select(wait, 8) == kept)
+    harness.invariant(~comes | (Cat(peek.data).word_select(wait, 8) == kept))
+    harness.invariant(comes | ((~poll.valid | (poll.engine != engine)) & ~asked))
     asked_0, asked_1, chosen = state["asked_0"], state["asked_1"], Cat(wait, engine)
     harness.invariant((state["asked"][0] & (asked_0 == chosen)) == harness.past(mine))
     harness.invariant((state["asked"][1] & (asked_1 == chosen)) == asked)
 
     turn, polled, follows, following = (state[name] for name in ("turn", "polled", "follows", "following"))
+    harness.invariant(comes | ~follows | (following != engine))
     harness.invariant(follows_turn(state["inside"](turn)["first"], turn.last)
                       & (~follows | turn.last.bit_select(following, 1)))
 
@@ -125,9 +129,14 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
     numbers, enables, value = Signal(32), Signal(32), Signal(32)
     writes = harness.past(block.header_valid & mine & (stored[:PLACE_BITS] == place))
     header_index, given_word = harness.past(block.header_index), harness.past(block.header_word)
-    for index, word in ((2, numbers), (3, enables), (HEADER_WORDS - WAITS + wait, value)):
-        with m.If(writes & (header_index == index)):
-            m.d.sync += word.eq(given_word)
+    # Until they come memory holds anything; a task is known once all of it has come.
+    came, comes = Signal(3), Signal(3)
+    for bit, (index, word) in enumerate(((2, numbers), (3, enables), (HEADER_WORDS - WAITS + wait, value))):
+        m.d.comb += comes[bit].eq(writes & (header_index == index))
+        with m.If(comes[bit]):
+            m.d.sync += [word.eq(given_word), came[bit].eq(1)]
+    harness.assume(~(block.commit & mine & (stored[:PLACE_BITS] == place)) | (came | comes).all())
+    harness.invariant(((place - begun)[:PLACE_BITS] >= (stored - begun)[:PLACE_BITS + 1]) | came.all())
     starts = block.started.bit_select(which, 1)
     commits = harness.past(block.commit & mine)
     m.d.sync += [stored.eq(stored + commits), begun.eq(begun + starts)]
@@ -167,8 +176,8 @@ def sequencer(harness: Harness, code: ModuleType) -> None:
         m.d.comb += peek.addr.eq(Cat(index[:4], place, which))
     m.d.comb += state["numbers_peek"][0].addr.eq(which)
     kept = Cat(state["numbers_peek"][0].data)
-    for peek, word in zip(state["words_peek"], (numbers, enables, value), strict=True):
-        harness.invariant(peek.data == word)
+    for peek, known, word in zip(state["words_peek"], came, (numbers, enables, value), strict=True):
+        harness.invariant(~known | (peek.data == word))
     harness.invariant((own("tail") == stored) & (own("head") == begun))
     harness.invariant(((own("tail") - own("old"))[:PLACE_BITS + 1] <= RING_TASKS)
                       & ((own("tail") - own("head"))[:PLACE_BITS + 1] <= (own("tail") - own("old"))[:PLACE_BITS + 1]))
