@@ -70,6 +70,10 @@ def link_output(harness: Harness, code: ModuleType) -> None:
     harness.invariant(promised == there + on_link + arrives)
     harness.invariant(one_hot(state["turn"].last))
     harness.invariant(of_class(state["signals"][f"credits_{number}"] for number in classes) == free)
+    for number in classes:
+        for room in {1, *output._rooms(number)}:
+            has_room = state["signals"][f"has_{room}_{number}"]
+            harness.invariant((which != number) | (has_room == (free.as_signed() >= room)))
     harness.invariant(promised <= places)
 
 
@@ -78,52 +82,75 @@ def input_buffer(harness: Harness, code: ModuleType) -> None:
     m, depth = harness.m, 4
     parameters = preset("ndp-tiny", address_bits=14)
     buffer = code.InputBuffer(parameters, depth)
-    state = harness.block(buffer, peeked=("places",))
+    state = harness.block(buffer, peeked=("marks",) * (depth - 1))
     which = harness.fixed(range(parameters.classes), "which")
-    harness.assume((which < parameters.classes) & (buffer.link.flit.traffic_class < parameters.classes))
+    flit = buffer.link.flit
+    harness.assume((which < parameters.classes) & (flit.traffic_class < parameters.classes))
     credits, held = Signal(range(2 * depth), init=depth), Signal(range(2 * depth))
-    arrives = buffer.link.valid & (buffer.link.flit.traffic_class == which)
-    pops = buffer.pop & (buffer.select == which)
+    arrives = buffer.link.valid & (flit.traffic_class == which)
+    pops = buffer.pop & buffer.select.bit_select(which, 1)
     credit = buffer.link.credit.bit_select(which, 1)
     harness.assume(~arrives | (credits != 0))
-    present = Array(head.present for head in buffer.head)[which]
+    harness.assume((buffer.select == 0) | one_hot(buffer.select))
+    head = Array(buffer.head)[which]
+    present = head.onward | head.own
     harness.assume(~pops | present)
     m.d.sync += [credits.eq(credits - arrives + credit), held.eq(held + arrives - pops)]
+    # What the flits that are held say of themselves, the oldest first.
+    own = (flit.destination == buffer.die) | state["is_error"]
+    waiting = [Signal(2, name=f"waiting_{place}") for place in range(depth + 1)]
+    for place, kept in enumerate(waiting[:depth]):
+        here = Mux(arrives & (held == place), Cat(own, flit.tail), kept)
+        beyond = Mux(arrives & (held == place + 1), Cat(own, flit.tail), waiting[place + 1])
+        m.d.sync += kept.eq(Mux(pops, beyond, here))
 
     harness.claim("what is held has a place", held <= depth)
     harness.claim("a class has a head exactly while it holds a flit", present == (held != 0))
     harness.claim("a credit goes back for each flit that goes, and for no other", credit == harness.past(pops))
-    place, peek, begun = state["taken"][which], state["places_peek"][0], state["begun"].bit_select(which, 1)
-    m.d.comb += peek.addr.eq(which)
-    harness.invariant(begun | (held == 0))
+    # Classes have the same logic; what memory holds is looked at of the last one.
+    last = which == parameters.classes - 1
+    harness.claim("the head tells of the flit that waits first", ~last | (held == 0) | (
+        (head.own == waiting[0][0]) & (head.onward == ~waiting[0][0]) & (head.tail == waiting[0][1])))
+    place, filled = state["taken"][which], state["filled"][which]
+    harness.invariant(~(head.onward & head.own))
+    behind = following(place)
+    for count, peek in enumerate(state["marks_peek"], 1):
+        m.d.comb += peek.addr.eq(behind)
+        harness.invariant(~last | (held <= count) | ((peek.data[-1] == waiting[count][0])
+                                                     & (peek.data[-2] == waiting[count][1])))
+        behind = following(behind)
     for count in range(depth + 1):
-        harness.invariant((held != count) | (Mux(begun, peek.data, 0) == place))
+        harness.invariant((held != count) | (filled == place))
         place = following(place)
     harness.invariant(credits + held + credit == depth)
 
 
 PROOFS = (
     Proof("link-output", "plinth_hw.comm.router_output", link_output, 2, (
-        Twin("a flit leaves only for a free place", "Mux(hold.has[source], credits.any(), credits >= room)",
-             "hold.has[source] | (credits >= room)", 24),
-        Twin("no more flits are downstream than there are places", "self.link.credit[number], hold.sends))",
-             "self.link.credit.any(), hold.sends))", 30),
-        Twin("a packet begins only where two have room, or one that goes straight on", "credits >= room)",
-             "credits >= 2)"),
+        Twin("a flit leaves only for a free place", "Mux(hold.has[source], has_room[1], has_room[room])",
+             "hold.has[source] | has_room[room]", 24),
+        Twin("no more flits are downstream than there are places", "link_buffer_flits, self.link.credit[number]",
+             "link_buffer_flits, self.link.credit.any()", 30),
+        Twin("a packet begins only where two have room, or one that goes straight on", ", has_room[room])",
+             ", has_room[1])"),
         Twin("no other source's flits are inside a packet", "self.may.eq(Cat(~held.any() for held in others))",
              "self.may.eq(~0)"),
         Twin("one leaves, which asks, whenever one asks", "Mux(self.asks[0].any(), self.asks[0], request)",
              "Mux(request.all(), self.asks[0], request)"),
         Twin("no credit is lost: who may ask waits for room, rate and wires alone",
-             "self.link.credit[number], hold.sends))", "self.link.credit[number] & 0, hold.sends))"),
+             "link_buffer_flits, self.link.credit[number]", "link_buffer_flits, self.link.credit[number] & 0"),
         Twin("a flit is on the link two cycles after its grant", "self.link.valid.eq(read)",
              "self.link.valid.eq(read & ~sends)"),
     )),
     Proof("input-buffer", "plinth_hw.comm.input_buffer", input_buffer, 2, (
-        Twin("what is held has a place", "self.link.credit[number].eq(leaves)", "self.link.credit[number].eq(arrives)"),
-        Twin("a class has a head exactly while it holds a flit", "arrives | (present & ~(leaves",
-             "present | (arrives & ~(leaves"),
-        Twin("a credit goes back for each flit that goes, and for no other", "self.link.credit[number].eq(leaves)",
-             "self.link.credit[number].eq(self.read & (self.select == number))"),
+        Twin("what is held has a place", "self.link.credit[number].eq(leaves[number])",
+             "self.link.credit[number].eq(arrives[number])"),
+        Twin("a class has a head exactly while it holds a flit", "(leaves[number], ~alone[number], follows.data)",
+             "(leaves[number], 1, follows.data)"),
+        Twin("a credit goes back for each flit that goes, and for no other",
+             "self.link.credit[number].eq(leaves[number])",
+             "self.link.credit[number].eq(self.read & self.select[number])"),
+        Twin("the head tells of the flit that waits first", "Mux(leaves[number], alone[number], ~(onward | own))",
+             "Mux(leaves[number], alone[number], ~own)"),
     )),
 )

@@ -2,12 +2,13 @@
 
 ::
 
-    link --> memory {class, place} ---------------------------> o      (read: one cycle)
-        \\--> {own, same, tail} of each flit, a small memory a class --> head (what waits first in each class)
+    link --> memory {class, place} -----------------------------------------------> o      (read: one cycle)
+        \\--> {own, same, tail} of each flit, a small memory a class --> second --> head
 
-A flit written in cycle t is at the head from t + 1. The head tells what the switch must know before the
+A flit written in cycle t is at the head from t + 1. The head, a register, tells what the switch must know before the
 flit is read: whether it ends here, whether it has the same destination as the last flit before it in its
-class that did not (then the route found for that one holds), and whether it ends its packet.
+class that did not (then the route found for that one holds), and whether it ends its packet. What comes after it is
+looked up while the switch decides, so that only a choice follows the decision.
 """
 
 from typing import Any
@@ -21,6 +22,7 @@ from amaranth.utils import ceil_log2
 from plinth_hw.comm.flit import LinkSignature, PacketKind, flit_layout
 from plinth_hw.comm.route_ahead import RouteAhead
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.choice import index_of, one_of
 from plinth_hw.lib.count import following
 from plinth_hw.lib.ram import UNCHECKED
 
@@ -31,9 +33,9 @@ ROUTES = ("sent", "route_write", "route", "known")
 class Head(data.Struct):
     """What waits first in a class."""
 
-    #: There is a flit; the other fields mean nothing otherwise.
-    present: unsigned(1)
-    #: It is for this die.
+    #: There is a flit, for another die.
+    onward: unsigned(1)
+    #: There is a flit, for this die. Where there is none the other fields mean nothing.
     own: unsigned(1)
     #: Same destination as the last flit before it in this class that did not end here, and the route table has not
     #: changed since.
@@ -85,8 +87,8 @@ class InputBuffer(wiring.Component):
         The route table changes: what arrives next is not ``same``.
     head : Out, array of :class:`Head`
         What waits in each class.
-    select, read, pop : In
-        Read the first flit of class ``select``; with ``pop`` also remove it.
+    select : In(classes), read, pop : In(1)
+        Read the first flit of the class ``select``, one-hot; with ``pop`` also remove it.
     o : Out, :func:`stored_layout`
         The flit read in the cycle before; holds until the next read.
     sent, route_write : In, route, known : Out
@@ -111,7 +113,7 @@ class InputBuffer(wiring.Component):
             "die": In(parameters.die_bits),
             "forget": In(1),
             "head": Out(data.ArrayLayout(Head, parameters.classes)),
-            "select": In(ceil_log2(parameters.classes)),
+            "select": In(parameters.classes),
             "read": In(1),
             "pop": In(1),
             "o": Out(stored_layout(parameters)),
@@ -122,33 +124,21 @@ class InputBuffer(wiring.Component):
         classes = self._parameters.classes
         flit = self.link.flit
         bits = ceil_log2(self._depth)
-        # Places are walked in the order of `following`; a class never holds more than credits allow. The next to write
-        # lies in memory, and is 0 until a first flit has come; that of the class that is read is known as well.
-        taken = Signal(data.ArrayLayout(unsigned(bits), classes), name="taken")
-        m.submodules.places = places = Memory(shape=unsigned(bits), depth=classes, init=[])
-        following_place = places.write_port()
-        place, place_selected = places.read_port(domain="comb"), places.read_port(domain="comb")
-        begun, written = Signal(classes, name="begun"), Signal(bits, name="written")
-        emptied, next_taken = Signal(name="emptied"), Signal(bits, name="next_taken")
-        m.d.comb += [
-            place.addr.eq(flit.traffic_class), place_selected.addr.eq(self.select),
-            written.eq(Mux(begun.bit_select(flit.traffic_class, 1), place.data, 0)),
-            following_place.en.eq(self.link.valid), following_place.addr.eq(flit.traffic_class),
-            following_place.data.eq(following(written)),
-            next_taken.eq(following(taken[self.select])), emptied.eq(next_taken == place_selected.data),
-        ]
-        with m.If(self.link.valid):
-            m.d.sync += begun.bit_select(flit.traffic_class, 1).eq(1)
+        # Places are walked in the order of `following`; a class never holds more than credits allow. Of each class the
+        # place of what waits first, and the next to write.
+        taken, filled = (Signal(data.ArrayLayout(unsigned(bits), classes), name=name) for name in ("taken", "filled"))
+        written = Signal(bits, name="written")
+        m.d.comb += written.eq(filled[flit.traffic_class])
 
         m.submodules.flits = flits = Memory(shape=stored_layout(self._parameters), init=[], attrs=UNCHECKED,
-                                            depth=self._depth << len(self.select))
+                                            depth=self._depth << ceil_log2(classes))
         write, read = flits.write_port(), flits.read_port()
         m.d.comb += [
             write.en.eq(self.link.valid),
             write.addr.eq(Cat(written, flit.traffic_class)),
             *pack(write.data, flit),
             read.en.eq(self.read),
-            read.addr.eq(Cat(taken[self.select], self.select)),
+            read.addr.eq(Cat(one_of(self.select, taken), index_of(self.select))),
             self.o.eq(read.data),
         ]
 
@@ -170,36 +160,40 @@ class InputBuffer(wiring.Component):
         with m.If(self.forget):
             m.d.sync += last_known.eq(0)
 
+        # By class: a flit arrives, and is first in the next cycle; the first one leaves; there is none behind that.
+        arrives, fresh, leaves, alone = (
+            Signal(classes, name=name) for name in ("arrives", "fresh", "leaves", "alone"))
+        for number, head in enumerate(self.head):
+            # What is kept of each flit: not what is known of all.
+            told = [(head.same, same), *([(head.tail, flit.tail)] if number else [])]
+            kept = Cat(*(value for _, value in told), *([] if self._local else [ends_here]))
+            mark, second = Signal(len(told), name=f"mark_{number}"), Signal(bits, name=f"second_{number}")
+            onward, own = Signal(name=f"onward_{number}"), Signal(name=f"own_{number}")
+            m.submodules[f"marks_{number}"] = marks = Memory(shape=unsigned(len(kept)), depth=self._depth, init=[])
+            keeps, follows = marks.write_port(), marks.read_port(domain="comb")
+            m.d.comb += [
+                arrives[number].eq(self.link.valid & (flit.traffic_class == number)),
+                leaves[number].eq(self.pop & self.select[number]),
+                fresh[number].eq(arrives[number] & Mux(leaves[number], alone[number], ~(onward | own))),
+                second.eq(following(taken[number])), alone[number].eq(second == filled[number]),
+                keeps.en.eq(arrives[number]), keeps.addr.eq(written), keeps.data.eq(kept), follows.addr.eq(second),
+                head.tail.eq(1), Cat(field for field, _ in told).eq(mark), head.onward.eq(onward), head.own.eq(own),
+            ]
+            m.d.sync += self.link.credit[number].eq(leaves[number])
+            with m.If(arrives[number]):
+                m.d.sync += filled[number].eq(following(filled[number]))
+            with m.If(leaves[number]):
+                m.d.sync += taken[number].eq(second)
+            for begins, there, first in ((leaves[number], ~alone[number], follows.data), (fresh[number], 1, kept)):
+                ends = 0 if self._local else first[-1]
+                with m.If(begins):
+                    m.d.sync += [mark.eq(first), onward.eq(there & ~ends), own.eq(there & ends)]
         if (ahead := self._ahead) is not None:
             m.submodules.ahead = ahead
             m.d.comb += [
                 ahead.valid.eq(self.link.valid), ahead.flit.eq(flit), ahead.is_error.eq(is_error),
                 ahead.place.eq(written), ahead.taken.eq(taken), ahead.same.eq(Cat(head.same for head in self.head)),
-                ahead.sent.eq(self.sent), ahead.route_write.eq(self.route_write),
-                self.route.eq(ahead.route), self.known.eq(ahead.known),
+                ahead.leaves.eq(leaves), ahead.fresh.eq(fresh), ahead.sent.eq(self.sent),
+                ahead.route_write.eq(self.route_write), self.route.eq(ahead.route), self.known.eq(ahead.known),
             ]
-        for number, head in enumerate(self.head):
-            # What is kept of each flit: not what is known of all.
-            kept = [(head.same, same), *([] if self._local else [(head.own, ends_here)]),
-                    *([(head.tail, flit.tail)] if number else [])]
-            m.submodules[f"marks_{number}"] = marks = Memory(shape=unsigned(len(kept)), depth=self._depth, init=[])
-            mark, marked = marks.write_port(), marks.read_port(domain="comb")
-            arrives, leaves = Signal(name=f"arrives_{number}"), Signal(name=f"leaves_{number}")
-            present = Signal(name=f"present_{number}")
-            m.d.comb += [
-                arrives.eq(self.link.valid & (flit.traffic_class == number)),
-                leaves.eq(self.pop & (self.select == number)),
-                mark.en.eq(arrives),
-                mark.addr.eq(written),
-                mark.data.eq(Cat(value for _, value in kept)),
-                marked.addr.eq(taken[number]),
-                head.present.eq(present), head.own.eq(0), head.tail.eq(1),
-                Cat(field for field, _ in kept).eq(marked.data),
-            ]
-            m.d.sync += [
-                present.eq(arrives | (present & ~(leaves & emptied))),
-                self.link.credit[number].eq(leaves),
-            ]
-            with m.If(leaves):
-                m.d.sync += taken[number].eq(next_taken)
         return m

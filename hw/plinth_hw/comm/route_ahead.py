@@ -19,6 +19,7 @@ from amaranth.utils import ceil_log2
 from plinth_hw.comm.flit import flit_layout
 from plinth_hw.control.routes import RouterTables, port_bits, table_of, table_write_layout
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.count import following
 
 
 class RouteAhead(wiring.Component):
@@ -41,8 +42,8 @@ class RouteAhead(wiring.Component):
         Where in its class it is put.
     taken, same : In, array and In(classes)
         By class, the place of what waits first, and whether that goes where the last one went that did not end here.
-    sent : In(classes)
-        What waits first leaves by its port.
+    leaves, fresh, sent : In(classes)
+        What waits first leaves; what arrives is first in the next cycle; the first one leaves by its port.
     route_write : In, :func:`~plinth_hw.control.routes.table_write_layout`
         A write to the table; holds for what arrives later.
     route : Out, array of ``ports`` bits
@@ -57,7 +58,8 @@ class RouteAhead(wiring.Component):
         classes, place = parameters.classes, unsigned(ceil_log2(depth))
         super().__init__({
             "valid": In(1), "flit": In(flit_layout(parameters)), "is_error": In(1), "place": In(place),
-            "taken": In(data.ArrayLayout(place, classes)), "same": In(classes), "sent": In(classes),
+            "taken": In(data.ArrayLayout(place, classes)), "same": In(classes),
+            "leaves": In(classes), "fresh": In(classes), "sent": In(classes),
             "route_write": In(table_write_layout(parameters)),
             "route": Out(data.ArrayLayout(unsigned(parameters.ports), classes)), "known": Out(classes),
         })
@@ -81,14 +83,21 @@ class RouteAhead(wiring.Component):
         ]
         for number, taken in enumerate(self.taken):
             m.submodules[f"ports_{number}"] = kept = Memory(shape=unsigned(len(ports)), depth=self.depth, init=[])
-            keeps, waits = kept.write_port(), kept.read_port(domain="comb")
-            last = Signal(len(ports), name=f"last_{number}")
+            keeps, follows = kept.write_port(), kept.read_port(domain="comb")
+            last, first = Signal(len(ports), name=f"last_{number}"), Signal(len(ports), name=f"first_{number}")
+            known, second = Signal(name=f"known_{number}"), Signal.like(taken, name=f"second_{number}")
             port = looked_up[table_of(self.parameters, number)]
             m.d.comb += [
-                keeps.en.eq(came[number]), keeps.addr.eq(place), keeps.data.eq(port), waits.addr.eq(taken),
-                self.route[number].eq(Mux(self.same[number], last, waits.data)),
-                self.known[number].eq(~(came[number] & (place == taken))),
+                keeps.en.eq(came[number]), keeps.addr.eq(place), keeps.data.eq(port),
+                second.eq(following(taken)), follows.addr.eq(second),
+                self.route[number].eq(Mux(self.same[number], last, first)), self.known[number].eq(known),
             ]
+            m.d.sync += known.eq(~self.fresh[number])
+            # The port of what is behind the first one lies in memory, comes to it in this cycle, or in the next one.
+            with m.If(self.leaves[number]):
+                m.d.sync += first.eq(Mux(came[number] & (place == second), port, follows.data))
+            with m.Elif(came[number] & (place == taken)):
+                m.d.sync += first.eq(port)
             with m.If(self.sent[number]):
                 m.d.sync += last.eq(self.route[number])
         return m

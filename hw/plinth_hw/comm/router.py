@@ -50,7 +50,7 @@ from plinth_hw.control.routes import lost_layout, rates_layout, table_write_layo
 from plinth_hw.isa.operations import Traffic
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.arbiter import lowest
-from plinth_hw.lib.choice import index_of, one_registered
+from plinth_hw.lib.choice import one_registered
 
 
 class Router(wiring.Component):
@@ -140,7 +140,7 @@ class Router(wiring.Component):
             m.d.comb += [
                 *told, choice.heads.eq(buffer.head), *routed, lost[index].eq(choice.loses),
                 moves.eq(Cat(choice.loses, *self._grants(m, buffer, choice, outputs, ejections, tiles)).any()),
-                buffer.pop.eq(moves), buffer.read.eq(reads), buffer.select.eq(index_of(chosen)),
+                buffer.pop.eq(moves), buffer.read.eq(reads), buffer.select.eq(chosen),
             ]
         if parameters.sets_routes:
             self._quiet(m, buffers, outputs, tiles)
@@ -158,22 +158,24 @@ class Router(wiring.Component):
     def _routes(self, lookup: RouteLookup | None, index: int, buffer: InputBuffer, choice: InputChoice, moves: Value
                 ) -> tuple[list[Any], list[Any], Value, Value]:
         """What the lookup of routes is told of an input, or its buffer, and what the input is of routes; whether the
-        buffer is read, and of which class."""
+        buffer is read, which it may be in vain, and of which class."""
         sent = Mux(moves, choice.chosen, 0)
         if lookup is None:
             return ([buffer.sent.eq(sent & ~Cat(head.own for head in buffer.head)),
                      buffer.route_write.eq(self.route_write)],
-                    [choice.route.eq(buffer.route), choice.known.eq(buffer.known)], moves, choice.chosen)
+                    [choice.route.eq(buffer.route), choice.known.eq(buffer.known)], ~choice.idle, choice.chosen)
         return ([getattr(lookup, f"head_{index}").eq(buffer.head), getattr(lookup, f"read_{index}").eq(buffer.o),
                  lookup.sent[index].eq(sent)],
                 [choice.route.eq(getattr(lookup, f"route_{index}")),
-                 choice.known.eq(getattr(lookup, f"known_{index}")), choice.blocked.eq(lookup.reads[index])],
-                moves | lookup.reads[index], Mux(lookup.reads[index], lookup.reads_class, choice.chosen))
+                 choice.known.eq(getattr(lookup, f"known_{index}")), choice.blocked.eq(lookup.blocks[index]),
+                 lookup.idle[index].eq(choice.idle)],
+                ~choice.idle | lookup.reads[index], choice.chosen | Mux(choice.idle, lookup.reads_class, 0))
 
     def _quiet(self, m: Module, buffers: list[InputBuffer], outputs: list[LinkOutput], tiles: list[PacketQueue]
                ) -> None:
         """Which kinds of traffic are not here."""
-        there = [Cat(*(buffer.head[number].present for buffer in buffers), *(output.open[number] for output in outputs))
+        there = [Cat(*(Cat(buffer.head[number].onward, buffer.head[number].own) for buffer in buffers),
+                     *(output.open[number] for output in outputs))
                  for number in range(self.parameters.classes)]
         there[-1] = Cat(there[-1], *(queue.holds for queue in tiles))
         for kind in Traffic:

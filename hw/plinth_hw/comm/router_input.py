@@ -29,11 +29,13 @@ class InputChoice(wiring.Component):
     known : In(classes)
         ``route`` is that of the flit that waits; otherwise only where it is ``same``.
     blocked : In(1)
-        The buffer is read for something else: nothing may leave.
+        Nothing may leave: the buffer is to be read for something else.
     may_eject, may_link_0 ... : In(classes)
         An output would take a flit of that class.
     chosen : Out(classes)
         The class: one-hot, or 0.
+    idle : Out(1)
+        It is 0: the buffer is free to be read for something else.
     asks_eject, asks_link_0 ... : Out(classes)
         The bit of that class, at the output that it asks for.
     loses : Out(1)
@@ -53,7 +55,7 @@ class InputChoice(wiring.Component):
             "heads": In(data.ArrayLayout(Head, classes)),
             "route": In(data.ArrayLayout(unsigned(links), classes)), "known": In(classes), "blocked": In(1),
             **{f"may_{output}": In(classes) for output in outputs},
-            "chosen": Out(classes),
+            "chosen": Out(classes), "idle": Out(1),
             **{f"asks_{output}": Out(classes) for output in outputs},
             "loses": Out(1), "tail": Out(1),
         })
@@ -65,20 +67,20 @@ class InputChoice(wiring.Component):
         wants = {port: Signal(classes, name=f"wants_link_{port}") for port in self.links}
         own = Signal(classes, name="wants_eject")
         for number, head in enumerate(self.heads):
-            onward = head.present & ~head.own & (head.same | self.known[number])
+            onward = head.onward & (head.same | self.known[number])
             m.d.comb += [
                 *(wants[port][number].eq(onward & self.route[number][port]
                                          & getattr(self, f"may_link_{port}")[number]) for port in self.links),
                 lost[number].eq(onward & ~Cat(self.route[number][port] for port in self.links).any()),
             ]
             if self.index < self.parameters.ports:
-                m.d.comb += own[number].eq(head.present & head.own & self.may_eject[number])
+                m.d.comb += own[number].eq(head.own & self.may_eject[number])
         m.submodules.turn = turn = RoundRobin(classes - 1)
         m.d.comb += [
-            possible.eq(Cat(Cat(want[number] for want in (*wants.values(), lost, own)).any()
+            possible.eq(Cat(~self.blocked & Cat(want[number] for want in (*wants.values(), lost, own)).any()
                             for number in range(classes))),
-            turn.requests.eq(possible[1:]), turn.taken.eq(~possible[0]),
-            self.chosen.eq(Mux(possible[0], 1, Cat(0, turn.grant)) & ~self.blocked.replicate(classes)),
+            turn.requests.eq(possible[1:]), turn.taken.eq(~possible[0]), self.idle.eq(~possible.any()),
+            self.chosen.eq(Mux(possible[0], 1, Cat(0, turn.grant))),
             *(getattr(self, f"asks_link_{port}").eq(self.chosen & want) for port, want in wants.items()),
             self.loses.eq((self.chosen & lost).any()),
             self.tail.eq((self.chosen & Cat(head.tail for head in self.heads)).any()),

@@ -192,21 +192,33 @@ class LinkOutput(wiring.Component):
         ]
         for number in range(classes):
             m.submodules[f"hold_{number}"] = hold = PacketHold(sources)
-            credits = Signal(range(self.parameters.link_buffer_flits + 1), init=self.parameters.link_buffer_flits,
-                             name=f"credits_{number}")
+            has_room = self._credits(m, platform, number, hold.sends)
             m.d.comb += [
                 hold.sends.eq(sends & leaving[number]), hold.grant.eq(turn.grant), hold.tail.eq(tail),
                 self.may[number].eq(Cat(
                     allowed & hold.may[source] & (
-                        self.drops | Mux(hold.has[source], credits.any(), credits >= room))
+                        self.drops | Mux(hold.has[source], has_room[1], has_room[room]))
                     for source, room in enumerate(self._rooms(number)))),
             ]
             if self.parameters.sets_routes:
                 m.d.comb += self.open[number].eq(hold.has.any())
-            m.d.sync += credits.eq(stepped_sum(
-                m, platform, f"credits_{number}_after", credits, self.link.credit[number], hold.sends))
         self._send(m, sends, leaving, tail)
         return m
+
+    def _credits(self, m: Module, platform: object, number: int, sends: Value) -> dict[int, Value]:
+        """Counts a class's credits, of which one goes in a cycle that ``sends``; by room, 1 and those that a packet
+        waits for, whether there is that much downstream, from registers."""
+        most, credit = self.parameters.link_buffer_flits, self.link.credit[number]
+        credits = Signal(range(most + 1), init=most, name=f"credits_{number}")
+        has_room = {room: Signal(init=room <= most, name=f"has_{room}_{number}")
+                    for room in sorted({1, *self._rooms(number)})}
+        m.d.sync += [
+            credits.eq(stepped_sum(m, platform, f"credits_{number}_after", credits, credit, sends)),
+            *(there.eq(Mux(sends, Mux(credit, credits >= room, credits >= room + 1),
+                           Mux(credit, credits >= room - 1, credits >= room)))
+              for room, there in has_room.items()),
+        ]
+        return has_room
 
     def _lets(self, m: Module, grant: Value, sends: Value) -> Value:
         """Whether this die's tiles may ask beside those of others, one of which, or theirs, ``sends``."""

@@ -4,6 +4,9 @@ that set routes have one for each kind of traffic in the router: the host writes
 
 After a reset of the die the registers clear all tables, a route a cycle, before they take the host's first access."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
@@ -20,10 +23,12 @@ from plinth_hw.shapes import shape_of
 SMALL_DIE_BITS = 8
 
 
-def route_table(parameters: DieParameters, bits: int) -> Memory:
-    """Memory of ``bits`` for each destination; it holds anything until it is cleared."""
-    return Memory(shape=unsigned(bits), depth=1 << parameters.die_bits, init=[],
-                  attrs=LUT_RAM if parameters.die_bits <= SMALL_DIE_BITS else {})
+def route_table(parameters: DieParameters, bits: int, attributes: Mapping[str, Any] | None = None) -> Memory:
+    """Memory of ``bits`` for each destination; it holds anything until it is cleared. ``attributes`` say where it lies,
+    else its size does."""
+    if attributes is None:
+        attributes = LUT_RAM if parameters.die_bits <= SMALL_DIE_BITS else {}
+    return Memory(shape=unsigned(bits), depth=1 << parameters.die_bits, init=[], attrs=dict(attributes))
 
 
 def port_bits(parameters: DieParameters) -> int:
@@ -57,6 +62,8 @@ class RouterTables(wiring.Component):
     ----------
     parameters : DieParameters
         The die.
+    attributes : mapping, optional
+        As of :func:`route_table`.
 
     Members
     -------
@@ -66,8 +73,9 @@ class RouterTables(wiring.Component):
         By table (:func:`table_of`), that of the destination of the cycle before; none if no route is known.
     """
 
-    def __init__(self, parameters: DieParameters):
+    def __init__(self, parameters: DieParameters, attributes: Mapping[str, Any] | None = None):
         self.parameters = parameters
+        self.attributes = attributes
         tables = len(Traffic) if parameters.sets_routes else 1
         super().__init__({
             "write": In(table_write_layout(parameters)), "destination": In(parameters.die_bits),
@@ -82,7 +90,7 @@ class RouterTables(wiring.Component):
         m.d.sync += counts.eq(~write.clears)
         for number, route in enumerate(self.port):
             kind = f"routes_{Traffic(number).name.lower()}" if parameters.sets_routes else "routes"
-            m.submodules[kind] = routes = route_table(parameters, parameters.ports)
+            m.submodules[kind] = routes = route_table(parameters, parameters.ports, self.attributes)
             store, read = routes.write_port(), routes.read_port()
             wanted = write.traffic[number] if parameters.sets_routes else 1
             m.d.comb += [

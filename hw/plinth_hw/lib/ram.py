@@ -4,6 +4,8 @@
 SECTION = 16
 #: The memory lies in look-up-table RAM.
 LUT_RAM = {"ram_style": "distributed"}
+#: The memory lies in block RAM.
+BLOCK_RAM = {"ram_style": "block"}
 #: Words up to which flip-flops take less than look-up-table RAM, which has 16.
 FEW = 2
 #: The memory is made of flip-flops.

@@ -37,7 +37,8 @@ def test_random_heads(index: int) -> None:
                 # Nothing of this die is for this die.
                 present, own, same, tail = (bool(rng.random() < p) for p in (0.6, 0.3 * (index < 3), 0.5, 0.4))
                 port = int(rng.integers(PARAMETERS.ports + 1))
-                ctx.set(dut.heads[number], {"present": present, "own": own, "same": same, "tail": tail})
+                ctx.set(dut.heads[number], {"onward": present and not own, "own": present and own, "same": same,
+                                            "tail": tail})
                 ctx.set(dut.route[number], 1 << port if port < PARAMETERS.ports else 0)
                 tails.append(tail)
                 if not present or not (own or same or known >> number & 1):
@@ -50,13 +51,14 @@ def test_random_heads(index: int) -> None:
             first = 0 if 0 in wanted else later[0] if later else min(wanted, default=None)
             taken = None if blocked else first
             assert ctx.get(dut.chosen) == (0 if taken is None else 1 << taken)
+            assert ctx.get(dut.idle) == (taken is None)
             for output in outputs:
                 asks = taken is not None and wanted[taken] == output
                 assert ctx.get(getattr(dut, f"asks_{output}")) == (1 << taken if asks else 0)
             assert ctx.get(dut.loses) == (taken is not None and wanted[taken] == "lost")
             assert ctx.get(dut.tail) == (taken is not None and tails[taken])
-            if first:
-                turn = first
+            if taken:
+                turn = taken
                 chosen_classes.append(first)
             await ctx.tick()
 
