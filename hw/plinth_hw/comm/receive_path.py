@@ -145,7 +145,7 @@ class ReceivePath(wiring.Component):
         m.submodules.flits = flits = FIFO(
             flit, max(FLIT_PACKETS * packet_words(parameters) // parameters.flit_words,
                       2 * _runs(parameters) if parameters.transfer_words else 0), Storage.BLOCK)
-        m.submodules.packets = packets = FIFO(packet, 4)
+        m.submodules.packets = packets = FIFO(packet, 5, Storage.HEAD)
         m.submodules.issued = issued = FIFO(checked, _runs(parameters))
         m.submodules.writes = writes = FIFO(checked, _runs(parameters))
         m.submodules.reader = reader = RunReader(parameters, 2 * packet_buffer_beats(parameters))

@@ -2,16 +2,16 @@
 
 ::
 
-    piece --+--> RunReader --sectors--> Aligner --> flit
-            |     (memory)                 ^
-            +--> pieces FIFO --------------+
+    piece --> slice --+--> RunReader --sectors--> Aligner --> flit
+                      |     (memory)                 ^
+                      +--> pieces FIFO --------------+
 
 A piece is a run of words in both memories; one piece or several whose words follow each other in the destination
 become a packet. A beat in which one piece ends and the next begins is read once, by the last of the pieces that share
 it.
 
-Throughput: that of :class:`~plinth_hw.comm.align.Aligner`. Latency: first beat of the memory to flit one cycle, and
-those of :class:`RunReader`.
+Throughput: that of :class:`~plinth_hw.comm.align.Aligner`. Latency: piece to request one cycle; first beat of the
+memory to flit one cycle, and those of :class:`RunReader`.
 """
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -100,7 +100,10 @@ class TileRead(wiring.Component):
             "place": unsigned(index_bits(parameters.beat_words)), "run": run_layout(parameters), "use": PieceUse,
             "last": unsigned(1), "tail": unsigned(1), "keeps": unsigned(1)})
         m.submodules.pieces = pieces = FIFO(shape, max(PIECES, parameters.beat_words), Storage.SECTIONS)
-        piece, queued = self.piece.payload, pieces.i.payload
+        # How far a piece reaches is found out from a register.
+        m.submodules.given = given = FIFO(tile_piece_layout(parameters), 2, Storage.HEAD)
+        wiring.connect(m, wiring.flipped(self.piece), given.i)
+        piece, queued = given.o.payload, pieces.i.payload
         # Where the piece ends, in words from its first beat on; it ends within a beat, which it reads unless the
         # next piece does.
         source_end = Signal(len(piece.run.words) + 1)
@@ -109,31 +112,34 @@ class TileRead(wiring.Component):
             source_end.eq(piece.source[:beat_bits] + piece.run.words), within.eq(source_end[:beat_bits].any()),
             reads_last.eq(within & ~piece.more),
             reads.eq((piece.use != PieceUse.ARRIVAL) & (reads_last | source_end[beat_bits:].any())),
-            reader.command.valid.eq(self.piece.valid & reads & pieces.i.ready),
+            reader.command.valid.eq(given.o.valid & reads & pieces.i.ready),
             reader.command.payload.address.eq(piece.source[beat_bits:]),
             reader.command.payload.beats_rest.eq(source_end[beat_bits:] - ~reads_last),
             reader.task.eq(self.task),
-            self.piece.ready.eq(pieces.i.ready & (reader.command.ready | ~reads)),
-            pieces.i.valid.eq(self.piece.valid & (reader.command.ready | ~reads)),
+            given.o.ready.eq(pieces.i.ready & (reader.command.ready | ~reads)),
+            pieces.i.valid.eq(given.o.valid & (reader.command.ready | ~reads)),
             queued.place.eq(piece.source[:beat_bits]),
             *(queued[name].eq(piece[name]) for name in ("run", "use", "last", "tail")),
             queued.keeps.eq(within & piece.more),
         ]
 
-        # The piece at the head, and its sectors, which lie in beats one behind the other.
-        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters))
-        head, part = pieces.o.payload, aligner.piece.payload
+        # The current piece, and its sectors, which lie in beats one behind the other.
+        note = data.StructLayout({"sector": unsigned(index_bits(parameters.beat_words // flit_words)),
+                                  "keeps": unsigned(1)})
+        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters), note)
+        head, part, current = pieces.o.payload, aligner.piece.payload, aligner.note
         sector = Signal(index_bits(parameters.beat_words // flit_words), name="sector")
         following_sector = Signal.like(sector, name="following_sector")
         m.d.comb += [
             part.origin.eq(head.place[:lane_bits]), part.run.eq(head.run), part.tail.eq(head.tail),
             part.empty.eq(head.use == PieceUse.ARRIVAL), part.tag.use.eq(head.use), part.tag.last.eq(head.last),
+            part.note.sector.eq(head.place[lane_bits:]), part.note.keeps.eq(head.keeps),
             aligner.piece.valid.eq(pieces.o.valid), pieces.o.ready.eq(aligner.piece.ready),
-            sector.eq(Mux(aligner.sector_first, head.place[lane_bits:], following_sector)), reader.sector.eq(sector),
+            sector.eq(Mux(aligner.sector_first, current.sector, following_sector)), reader.sector.eq(sector),
             aligner.sector.eq(reader.o), aligner.sector_valid.eq(reader.valid),
-            reader.pop.eq(aligner.sector_taken & Mux(aligner.sector_last, ~head.keeps,
+            reader.pop.eq(aligner.sector_taken & Mux(aligner.sector_last, ~current.keeps,
                                                      sector == parameters.beat_words // flit_words - 1)),
-            self.idle.eq(pieces.empty & ~self.o.valid),
+            self.idle.eq(given.empty & pieces.empty & aligner.idle),
         ]
         with m.If(aligner.sector_taken):
             m.d.sync += following_sector.eq((sector + 1)[:beat_bits - lane_bits])

@@ -5,7 +5,7 @@
     block --+--> PlaceWalk --+--> piece --> (TileRead) --> flit --+
             |   (of source)  +--> order --> zeros ----------------+--> TileTransform --+
             |                                                                          v
-            +--> PlaceWalk (of destination) ----------------------------------> drop, Aligner --> flits of packets
+            +--> PlaceWalk (of destination) --> pieces -----------------------------> Aligner --> flits of packets
 
 A block is one window of at most a beat of channels. Its places are read one by one, zeros come in for those outside the
 map; what the transform makes of it goes, place by place, to where the destination's lattice says, aligned as memory
@@ -151,29 +151,31 @@ class TileStages(wiring.Component):
         """Places of the destination, in one packet or two, or nowhere."""
         parameters, reach = self.parameters, packet_words(self.parameters)
         lane_bits, reach_bits = exact_log2(parameters.flit_words), exact_log2(reach)
-        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters))
+        # Of a piece: its last sector has the next one's first words as well; it ends its block.
+        note = data.StructLayout({"keeps": unsigned(1), "ends": unsigned(1)})
+        m.submodules.places = places = FIFO(walk.o.payload.shape(), 2, Storage.HEAD)
+        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters), note)
+        m.submodules.pieces = pieces = FIFO(aligner.piece.payload.shape(), 2, Storage.HEAD)
+        wiring.connect(m, walk.o, places.i)
+        wiring.connect(m, pieces.o, aligner.piece)
         wiring.connect(m, aligner.o, wiring.flipped(self.o))
-        place, piece = walk.o.payload, aligner.piece.payload
+        place, piece = places.o.payload, pieces.i.payload
         room, rest = Signal(reach_bits + 1, name="room"), Signal.like(place.words, name="rest")
-        crosses, second, keeps = Signal(name="crosses"), Signal(name="second"), Signal(name="keeps")
-        dropped, drops = Signal.like(transform.block.payload.sectors, name="dropped"), Signal(name="drops")
-        last = Signal(name="last_dropped")
+        crosses, second = Signal(name="crosses"), Signal(name="second")
         m.d.comb += [
-            room.eq(reach - place.address[:reach_bits]), crosses.eq(place.words > room),
-            rest.eq(place.words - room), keeps.eq(crosses & ~second & (room[:lane_bits] != 0)),
-            piece.run.address.eq(Mux(second, (place.address[reach_bits:] + 1) << reach_bits, place.address)),
+            room.eq(reach - place.address[:reach_bits]), crosses.eq(place.inside & (place.words > room)),
+            rest.eq(place.words - room), piece.note.keeps.eq(crosses & ~second & (room[:lane_bits] != 0)),
+            piece.note.ends.eq(place.last & (second | ~crosses)), piece.dropped.eq(~place.inside),
+            # What is dropped goes to no lane: it has as many flits as sectors.
+            piece.run.address.eq(Mux(second, (place.address[reach_bits:] + 1) << reach_bits,
+                                     Mux(place.inside, place.address, 0))),
             piece.run.words.eq(Mux(second, rest, Mux(crosses, room, place.words))),
             piece.origin.eq(Mux(second, room[:lane_bits], 0)), piece.tail.eq(1),
             piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1), piece.tag.die.eq(place.die),
-            aligner.piece.valid.eq(walk.o.valid & place.inside),
+            pieces.i.valid.eq(places.o.valid), places.o.ready.eq(pieces.i.ready & (second | ~crosses)),
             aligner.sector.eq(transform.o.payload), aligner.sector_valid.eq(transform.o.valid),
-            drops.eq(walk.o.valid & ~place.inside & transform.o.valid),
-            last.eq(dropped == (place.words - 1) >> lane_bits),
-            transform.o.ready.eq((aligner.sector_taken & ~(aligner.sector_last & keeps)) | drops),
-            walk.o.ready.eq(Mux(place.inside, aligner.piece.ready & (second | ~crosses), drops & last)),
-            ends.eq(walk.o.valid & walk.o.ready & place.last),
+            transform.o.ready.eq(aligner.sector_taken & ~(aligner.sector_last & aligner.note.keeps)),
+            ends.eq(aligner.given & aligner.note.ends),
         ]
-        with m.If(aligner.piece.valid & aligner.piece.ready):
+        with m.If(pieces.i.valid & pieces.i.ready):
             m.d.sync += second.eq(crosses & ~second)
-        with m.If(drops):
-            m.d.sync += dropped.eq(Mux(last, 0, dropped + 1))

@@ -35,7 +35,7 @@ from plinth_hw.isa.parameters import INDEX_WORDS, DieParameters
 from plinth_hw.isa.tasks import field_word
 from plinth_hw.isa.transfer_bodies import TransferBody
 from plinth_hw.lib.count import index_bits
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import LUT_RAM, SECTION
 from plinth_hw.shapes import shape_of
 
@@ -237,8 +237,12 @@ class TileWalk(wiring.Component):
                     arrival.eq(placement.arrival), piece.tail.eq(1), piece.more.eq(0)]
                 with m.If(self.piece.ready | ~placement.arrival_enable):
                     m.next = "IDLE"
+        # The stride of indexed rows is a task's, and is read long before its first number comes.
+        factor = Signal(WORD_BITS, name="factor", reset_less=True)
+        with m.If(asks):
+            m.d.sync += factor.eq(words.size)
         m.d.comb += words.product_at.eq(Mux(clears, _NOTHING, _PRODUCT))
-        m.d.sync += words.product.eq(numbers.o.payload * words.size)
+        m.d.sync += words.product.eq(numbers.o.payload * factor)
         return m
 
 
@@ -450,7 +454,7 @@ class _RowNumbers(wiring.Component):
         flit_words = self.parameters.flit_words
         shape = data.StructLayout({name: self.flit.payload.shape()[name].shape for name in ("data", "words", "tail")})
         depth = max(2, INDEX_PIECES * INDEX_WORDS // flit_words)
-        m.submodules.numbers = numbers = FIFO(shape, depth)
+        m.submodules.numbers = numbers = FIFO(shape, depth + 1, Storage.HEAD)
         lane, ends = Signal(index_bits(flit_words), name="lane"), Signal(name="ends")
         head = numbers.o.payload
         m.d.comb += [

@@ -20,7 +20,7 @@ its tile is in memory. Dies with transforms have tasks whose pieces are blocks, 
 :class:`~plinth_hw.comm.tile_blocks.TileBlocks` makes packets of. One task at a time; the next one's body is taken once
 all pieces of this one are under way, and blocks are made. Source and destination must not overlap.
 
-Latency: start to first read request 2 cycles; first beat of the memory to the first flit 5 cycles; of blocks, that of
+Latency: start to first read request 3 cycles; first beat of the memory to the first flit 5 cycles; of blocks, that of
 their stages more. Throughput: a flit, of dies with ``transfer_words`` so many words within the die,
 a cycle, less one a piece that reaches over sectors where the source lies in a higher lane than the destination, and at
 least a cycle a row, with an index four; a plane one more.

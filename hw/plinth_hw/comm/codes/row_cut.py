@@ -5,12 +5,12 @@
     flit --> sector --> Aligner --> o
     row --> pieces, each in one packet's reach --^
 
-Throughput: a flit a cycle; one more a packet whose row does not begin with a flit there. Latency: flit to flit one
-cycle.
+Throughput: a flit a cycle; one more a packet whose row does not begin with a flit there, and one a row. Latency: flit
+to flit one cycle, of a row's first one two.
 """
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 from amaranth.utils import exact_log2
 
@@ -54,27 +54,27 @@ class CodeRowCut(wiring.Component):
         m = Module()
         parameters, reach = self.parameters, packet_words(self.parameters)
         lane_bits = exact_log2(parameters.flit_words)
-        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters))
+        # The last flit of a piece has the next one's first words as well; it is the row's last piece.
+        note = data.StructLayout({"keeps": unsigned(1), "ends": unsigned(1)})
+        m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters), note)
         connect(m, aligner.o, flipped(self.o))
         done, left, room = Signal(WORD, name="done"), Signal(WORD, name="left"), Signal(range(reach + 1), name="room")
-        ends, keeps, inside = (Signal(name=name) for name in ("ends", "keeps", "inside"))
-        address = Signal(parameters.address_bits, name="address")
+        # Of the row a piece has been cut; all have.
+        inside, cut = Signal(name="inside"), Signal(name="cut")
+        ends, address = Signal(name="ends"), Signal(parameters.address_bits, name="address")
         piece = aligner.piece.payload
         m.d.comb += [
             left.eq(self.words - done), address.eq(self.place + done), piece.run.address.eq(address),
             room.eq(reach - address[:exact_log2(reach)]), ends.eq(left <= room),
             piece.run.words.eq(Mux(ends, left, room)), piece.origin.eq(done[:lane_bits]), piece.tail.eq(1),
             piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1),
-            # The last flit of a piece has the next one's first words as well.
-            keeps.eq(~ends & ((done + room)[:lane_bits] != 0)),
-            # Its last flit may need no more of the row's.
-            aligner.piece.valid.eq(self.i.valid | inside), aligner.sector.eq(self.i.payload.data),
-            aligner.sector_valid.eq(self.i.valid),
-            self.i.ready.eq(aligner.sector_taken & ~(aligner.sector_last & keeps)),
+            piece.note.keeps.eq(~ends & ((done + room)[:lane_bits] != 0)), piece.note.ends.eq(ends),
+            aligner.piece.valid.eq((self.i.valid | inside) & ~cut), aligner.sector.eq(self.i.payload.data),
+            aligner.sector_valid.eq(self.i.valid), self.given.eq(aligner.given & aligner.note.ends),
+            self.i.ready.eq(aligner.sector_taken & ~(aligner.sector_last & aligner.note.keeps)),
         ]
         with m.If(aligner.piece.valid & aligner.piece.ready):
-            m.d.comb += self.given.eq(ends)
-            m.d.sync += [done.eq(Mux(ends, 0, done + room)), inside.eq(~ends)]
-        with m.Elif(aligner.sector_taken):
-            m.d.sync += inside.eq(1)
+            m.d.sync += [done.eq(Mux(ends, 0, done + room)), inside.eq(~ends), cut.eq(ends)]
+        with m.If(self.given):
+            m.d.sync += cut.eq(0)
         return m
