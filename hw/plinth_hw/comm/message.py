@@ -152,6 +152,9 @@ class Schedule(wiring.Component):
         wraps, next_own = Signal(name="wraps"), Signal(name="next_own")
         distance = Signal(signed(MEMBER_BITS + 1))
         m.d.comb += wraps.eq(owner == 0)
+        # The member after this one. If it is the owner at hand, this member is next: known without a wait for the sum.
+        after_own = Signal(MEMBER_BITS)
+        m.d.sync += after_own.eq(Mux(message.index == message.last_member, 0, message.index + 1))
         before = loaded_sum(m, platform, "before", loads | wraps, Mux(loads, message.index, message.last_member), owner,
                             Const(-1))
         m.d.comb += distance.eq(Mux(loads, message.index, Mux(advances | wraps, message.last_member, -1)))
@@ -161,7 +164,7 @@ class Schedule(wiring.Component):
             (Cat(message.full_chunks, Const(0, 2)), Cat(chunk, Const(0, 1))), lambda full, at: full,
             lambda full, at: ~at)], ~message.last_words.all()).as_signed()
         m.d.comb += [
-            next_own.eq(before == message.index),
+            next_own.eq(loads | (owner == after_own)),
             step.chunk.eq(chunk),
             step.short.eq(left == 0),
             step.own.eq(own),

@@ -21,7 +21,7 @@ from amaranth.utils import ceil_log2, exact_log2
 
 from plinth_hw.comm.message import sector_layout
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.choice import one_registered
+from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
@@ -123,9 +123,9 @@ def _mark_layout() -> data.StructLayout:
 
 
 class _Slicer(wiring.Component):
-    """Chunks of own words, with or without weights, cut into sectors. A sector is registered: each flit of a beat has
-    a register, zero where another one is wanted, so that no flit has to be chosen. ``asked``: another chunk will come,
-    for which there is ``room``."""
+    """Chunks of own words, with or without weights, cut into sectors. Two places give them: whether they are taken is
+    known late, and decides nothing here in the same cycle. ``asked``: another chunk will come, for which there is
+    ``room``."""
 
     def __init__(self, parameters: DieParameters, weights: bool):
         self._parameters = parameters
@@ -142,45 +142,58 @@ class _Slicer(wiring.Component):
         m = Module()
         parameters = self._parameters
         flit_log2, beat_log2 = exact_log2(parameters.flit_words), exact_log2(parameters.beat_words)
-        slices, sector = flits_in_beat(parameters), self.o.payload.sector
-        flits = data.ArrayLayout(sector.data.shape(), slices)
+        slices = flits_in_beat(parameters)
+        # What marks a sector decides in the cycle in which it is there, and is in a register. Its many bits of data are
+        # in either place: no register of theirs has to hear in time that the one before was taken.
+        sector_shape = sector_layout(parameters)
+        marks = data.StructLayout({name: sector_shape[name].shape for name in ("words", "tail")})
+        flit = sector_shape["data"].shape
+        m.submodules.sectors = sectors = FIFO(marks, 2, Storage.HEAD)
+        m.submodules.flits = given = FIFO(data.ArrayLayout(flit, len(self._lanes)), 2)
+        m.d.comb += [
+            self.o.valid.eq(sectors.o.valid), sectors.o.ready.eq(self.o.ready), given.o.ready.eq(self.o.ready),
+            *(self.o.payload.sector[name].eq(sectors.o.payload[name]) for name in ("words", "tail")),
+            self.o.payload.sector.data.eq(given.o.payload[0]),
+        ]
+        if "weights" in self._lanes:
+            m.d.comb += self.o.payload.w.eq(given.o.payload[1])
+        sector = sectors.i.payload
+        flits = data.ArrayLayout(flit, slices)
         depth = buffer_beats(parameters)
         m.submodules.words = words = FIFO(data.StructLayout({"flits": flits, "mark": _mark_layout()}), depth,
                                           Storage.SECTIONS)
-        taken, mark, present = [(words, words.o.payload.flits, sector.data)], words.o.payload.mark, words.o.valid
+        taken, mark, present = [(words, words.o.payload.flits)], words.o.payload.mark, words.o.valid
         m.d.comb += [words.i.payload.flits.eq(self.beat), words.i.payload.mark.eq(self.mark)]
         if "weights" in self._lanes:
             m.submodules.weights = weights = FIFO(flits, depth, Storage.SECTIONS)
-            taken.append((weights, weights.o.payload, self.o.payload.w))
+            taken.append((weights, weights.o.payload))
             m.d.comb += weights.i.payload.eq(self.beat)
             present &= weights.o.valid | ~mark.weighted
 
         place, ending = Signal(flit_number(parameters), name="place"), Signal(flit_number(parameters), name="ending")
         step, tail, beat_ends = Signal(name="step"), Signal(name="tail"), Signal(name="beat_ends")
-        held = Signal(range(buffer_chunks(parameters) + 1), name="held")
+        # Chunks that were asked for, and whose last flit has not been offered before; it is now.
+        held, offered = Signal(range(buffer_chunks(parameters) + 1), name="held"), Signal(name="offered")
+        fresh = Signal()
         m.d.comb += [
-            step.eq(present & (~self.o.valid | self.o.ready)),
+            sectors.i.valid.eq(present), given.i.valid.eq(present), step.eq(present & sectors.i.ready),
             # The last flit of a last beat.
             ending.eq(Mux(mark.short, self.last_words[flit_log2:beat_log2], slices - 1)),
             tail.eq(mark.last & (place == ending)),
             beat_ends.eq(tail | (place == slices - 1)),
-            self.room.eq(held != buffer_chunks(parameters)),
+            offered.eq(self.o.valid & self.o.payload.sector.tail & fresh),
+            self.room.eq((held != buffer_chunks(parameters)) | offered),
+            sector.tail.eq(tail),
+            sector.words.eq(Mux(tail & mark.short, self.last_words[:flit_log2], parameters.flit_words - 1)),
         ]
-        m.d.sync += held.eq(stepped(held, self.asked, step & tail))
+        m.d.sync += [fresh.eq(~self.o.valid | self.o.ready), held.eq(stepped(held, self.asked, offered))]
         with m.If(step):
-            m.d.sync += [
-                place.eq(Mux(beat_ends, 0, place + 1)), self.o.valid.eq(1), sector.tail.eq(tail),
-                sector.words.eq(Mux(tail & mark.short, self.last_words[:flit_log2], parameters.flit_words - 1)),
-            ]
-        with m.Elif(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
-        for lane, (beats, beat, out) in zip(self._lanes, taken, strict=True):
+            m.d.sync += place.eq(Mux(beat_ends, 0, place + 1))
+        for lane, (beats, beat), out in zip(self._lanes, taken, given.i.payload, strict=True):
             m.d.comb += [
                 beats.i.valid.eq(getattr(self, f"{lane}_valid")),
                 beats.o.ready.eq(step & beat_ends & (1 if lane == "words" else mark.weighted)),
-                out.as_value().eq(one_registered(
-                    m, lane, [place == number for number in range(slices)], [beat[number] for number in range(slices)],
-                    step)),
+                out.as_value().eq(select([beat[number].as_value() for number in range(slices)], place)),
             ]
         return m
 

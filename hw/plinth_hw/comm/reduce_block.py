@@ -38,7 +38,7 @@ from plinth_hw.comm.prefetch import Prefetch, ReadUse, buffer_chunks, chunk_beat
 from plinth_hw.comm.reduce_lanes import operands_layout, result_layout
 from plinth_hw.comm.write_back import WriteBack
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.ram import SECTION
 from plinth_hw.memory.port import ReadPort, WritePort
 
@@ -113,16 +113,18 @@ class ReduceBlock(wiring.Component):
         m.submodules.schedule = schedule = Schedule(parameters)
         m.submodules.prefetch = prefetch = Prefetch(parameters)
         m.submodules.write_back = write_back = WriteBack(parameters)
-        m.submodules.results = results = FIFO(result_layout(parameters), self._places)
+        # The oldest of each are in registers: what they say decides, in the same cycle, where a sector goes.
+        m.submodules.results = results = FIFO(result_layout(parameters), self._places + 1, Storage.HEAD)
         flit_chunk, address = flit_layout(parameters)["chunk"].shape, write_back.address.shape()
         m.submodules.outgoing = outgoing = FIFO(
             data.StructLayout({"sector": sector_layout(parameters), "chunk": flit_chunk}), SEND_FLITS)
         ahead = steps_ahead(parameters)
-        m.submodules.arrivals = arrivals = FIFO(data.StructLayout({"copy": 1, "own": 1, "final": 1}), ahead)
+        m.submodules.arrivals = arrivals = FIFO(
+            data.StructLayout({"copy": 1, "own": 1, "final": 1}), ahead, Storage.HEAD)
         m.submodules.departures = departures = FIFO(
-            data.StructLayout({"start": 1, "chunk": flit_chunk}), ahead)
+            data.StructLayout({"start": 1, "chunk": flit_chunk}), ahead, Storage.HEAD)
         m.submodules.writes = writes = FIFO(
-            data.StructLayout({"start": 1, "address": address}), ahead)
+            data.StructLayout({"start": 1, "address": address}), ahead, Storage.HEAD)
         arrival, departure, writing = arrivals.o, departures.o, writes.o
         wiring.connect(m, prefetch.read, wiring.flipped(self.read))
         wiring.connect(m, write_back.write, wiring.flipped(self.write))
@@ -137,20 +139,19 @@ class ReduceBlock(wiring.Component):
         incoming, local, operands = self.receive, prefetch.o_add, self.operands.payload
         alone, expected, starts_written = Signal(name="alone"), Signal(name="expected"), Signal(name="starts_written")
         m.d.comb += starts_written.eq(message.gather & ~message.in_place)
-        room = Signal(range(self._places + 1), init=self._places)
-        # Whether what was added last is this member's own; no sum or result is left.
-        owned, drained = Signal(name="owned"), Signal(name="drained")
+        room, leaving_result = Signal(range(self._places + 1), init=self._places), Signal()
+        # Whether what was added last is this member's own; no sum or result is left; there is room for another one.
+        owned, drained, roomy = Signal(name="owned"), Signal(init=1, name="drained"), Signal(init=1, name="roomy")
         adds, copies, passed = Signal(name="adds"), Signal(name="copies"), Signal(name="passed")
         m.d.comb += [
             alone.eq(message.last_member == 0),
             expected.eq(incoming.valid & (incoming.payload.group == message.group)
                         & (incoming.payload.message == message.message)),
-            drained.eq(room == self._places),
             operands.a.eq(local.payload.sector), operands.b.eq(incoming.payload.data),
             operands.w.eq(local.payload.w), operands.alone.eq(alone),
             operands.own.eq(arrival.payload.own), operands.update.eq(arrival.payload.own & message.update),
             self.operands.valid.eq(arrival.valid & ~arrival.payload.copy & local.valid & (alone | expected)
-                                   & room.any() & (drained | arrival.payload.own | ~owned)),
+                                   & roomy & (drained | arrival.payload.own | ~owned)),
             adds.eq(self.operands.valid & self.operands.ready),
             local.ready.eq(adds),
             copies.eq(arrival.valid & arrival.payload.copy & expected & drained),
@@ -161,8 +162,11 @@ class ReduceBlock(wiring.Component):
         ]
         with m.If(adds):
             m.d.sync += owned.eq(arrival.payload.own)
-        with m.If(adds ^ (results.o.valid & passed)):
-            m.d.sync += room.eq(room + Mux(adds, -1, 1))
+        m.d.comb += leaving_result.eq(results.o.valid & passed)
+        with m.If(adds & ~leaving_result):
+            m.d.sync += [room.eq(room - 1), drained.eq(0), roomy.eq(room != 1)]
+        with m.Elif(leaving_result & ~adds):
+            m.d.sync += [room.eq(room + 1), drained.eq(room == self._places - 1), roomy.eq(1)]
 
         # Departures and writes: every sector goes, in one cycle, to all that need it. A sector is one of this member's
         # words as they are, or else a result, or a copy if there is none.

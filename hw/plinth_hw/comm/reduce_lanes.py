@@ -133,12 +133,14 @@ class ReduceLanes(wiring.Component):
         # A register behind the look-up-table RAM, as in front of the adders' other inputs.
         m.submodules.weights = kept = DelayLine(chosen.w.shape(), to_update - 1)
         weights = delayed(m, "weights", kept.o, 1)
-        rate = Signal(32)
+        # Chosen a cycle before its sum comes.
+        rate, before_sum = Signal(32), tags[self.sum_latency - 1]
         at_sum, at_update, updated = tags[self.sum_latency], tags[self.update_latency], Signal(name="updated")
-        m.d.comb += [kept.i.eq(chosen.w), rate.eq(self.rate_0)]
+        m.d.comb += kept.i.eq(chosen.w)
+        m.d.sync += rate.eq(self.rate_0)
         for b in blocks[1:]:
-            with m.If(at_sum.block[b]):
-                m.d.comb += rate.eq(getattr(self, f"rate_{b}"))
+            with m.If(before_sum.block[b]):
+                m.d.sync += rate.eq(getattr(self, f"rate_{b}"))
         for word in range(words):
             total, update = self._adders[word], self._updates[word]
             m.submodules[f"adder_{word}"] = total

@@ -38,7 +38,7 @@ class Tallies(wiring.Component):
     step_0 ... : In
         By what a sum grows in this cycle.
     clear : In(sums)
-        A sum begins anew; not from a step to the end of the sum's next turn.
+        A sum begins anew, at its next turn in a later cycle; not from a step to the end of the sum's next turn.
     turn : Out(sums)
         One-hot: the sum that has all steps of earlier cycles from the next cycle on. None in as many cycles after reset
         as there are sums.
@@ -66,13 +66,13 @@ class Tallies(wiring.Component):
         place, fresh = Signal(len(self._sums), init=1, name="place"), Signal(init=1, name="fresh")
         m.d.sync += [
             place.eq(Cat(place[-1], place)), fresh.eq(fresh & ~place[-1]),
-            clears.eq((clears | self.clear) & ~self.turn),
+            clears.eq((clears & ~self.turn) | self.clear),
             *(short.eq(Mux(self.turn[number], 0, short) + getattr(self, f"step_{number}"))
               for number, short in enumerate(counts)),
         ]
         m.d.comb += [
             self.turn.eq(Mux(fresh, 0, place)),
-            count.eq(one_of(self.turn, counts)), anew.eq(fresh | (self.turn & (clears | self.clear)).any()),
+            count.eq(one_of(self.turn, counts)), anew.eq(fresh | (self.turn & clears).any()),
             old.addr.eq(Cat(index_of(place), fresh)), write.addr.eq(old.addr), write.en.eq(1),
             wanted.addr.eq(self.index), self.o.eq(wanted.data),
         ]

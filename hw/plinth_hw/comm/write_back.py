@@ -73,9 +73,11 @@ class WriteBack(wiring.Component):
         flit = Signal(flit_number(parameters))
         number = Signal(range(max(2, chunk_beats(parameters))))
         unanswered = Signal(unanswered_bits(parameters))
+        # A flit's beat has a place, and another request an answer's.
+        room, counted = Signal(init=1, name="room"), Signal(init=1, name="counted")
         step, full, ends = Signal(name="step"), Signal(name="full"), Signal(name="ends")
         m.d.comb += [
-            self.i.ready.eq(((put ^ taken) != depth) & requests.i.ready & ~unanswered.all()),
+            self.i.ready.eq(room & requests.i.ready & counted),
             step.eq(self.i.valid & self.i.ready),
             full.eq(sector.tail | (flit == slices - 1)),
             ends.eq(step & sector.tail),
@@ -90,12 +92,19 @@ class WriteBack(wiring.Component):
         ]
         with m.If(step):
             m.d.sync += flit.eq(Mux(full, 0, flit + 1))
-        with m.If(step & full):
-            m.d.sync += [put.eq(put + 1), number.eq(Mux(sector.tail, 0, number + 1))]
-        with m.If(beat.valid & beat.ready):
+        filled, gone, following = Signal(name="filled"), Signal(name="gone"), Signal.like(put, name="following")
+        m.d.comb += [filled.eq(step & full), gone.eq(beat.valid & beat.ready), following.eq(put + 1)]
+        with m.If(filled):
+            m.d.sync += [put.eq(following), number.eq(Mux(sector.tail, 0, number + 1))]
+        with m.If(gone):
             m.d.sync += taken.eq(taken + 1)
+        with m.If(filled & ~gone):
+            m.d.sync += room.eq((following ^ taken) != depth)
+        with m.Elif(gone & ~filled):
+            m.d.sync += room.eq(1)
         with m.If(ends ^ self.write.response):
-            m.d.sync += unanswered.eq(unanswered + Mux(ends, 1, -1))
+            m.d.sync += [unanswered.eq(unanswered + Mux(ends, 1, -1)),
+                         counted.eq(~ends | (unanswered != (1 << len(unanswered)) - 2))]
 
         # Number of a beat's last word, and a memory for each of its flits.
         m.submodules.last_words = last_words = Memory(shape=exact_log2(parameters.beat_words), depth=depth, init=[])
