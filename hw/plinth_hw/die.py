@@ -1,3 +1,4 @@
+# amaranth: UnusedElaboratable=no
 """A die: control block, engines, network and memory access.
 
 ::

@@ -55,20 +55,27 @@ def version(package: str) -> str:
     return importlib.metadata.version(package)
 
 
-@contextmanager
-def _compiled_kept() -> Iterator[None]:
-    """Lets what runs WebAssembly keep what wasmtime compiles: in our caches where the user's cannot be written."""
-    usual = os.environ.get("XDG_CACHE_HOME")
+def _cache_settings() -> dict[str, str]:
+    """Settings of the environment with which wasmtime can keep what it compiles: none, or our caches where the user's
+    cannot be written."""
     try:
-        folder = Path(usual or "~/.cache").expanduser() / "wasmtime"
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "wasmtime"
         folder.mkdir(parents=True, exist_ok=True)
         usable = os.access(folder, os.W_OK)
     except (OSError, RuntimeError):  # no such folder, no home
         usable = False
-    if usable:
+    return {} if usable else {"XDG_CACHE_HOME": str(cache_root() / "wasm")}
+
+
+@contextmanager
+def _compiled_kept() -> Iterator[None]:
+    """Lets WebAssembly within this process keep what wasmtime compiles."""
+    settings = _cache_settings()
+    if not settings:
         yield
         return
-    os.environ["XDG_CACHE_HOME"] = str(cache_root() / "wasm")
+    usual = os.environ.get("XDG_CACHE_HOME")
+    os.environ.update(settings)
     try:
         yield
     finally:
@@ -204,9 +211,9 @@ def run(package: str, arguments: list[str], folder: Path, log: str, program: str
     if told is not None:
         told.unlink(missing_ok=True)
     what = f"{program} runs; its output is in {told or folder / log}"
-    with (open(folder / log, "w") as handle, Activity(what) as activity, _compiled_kept(),
+    with (open(folder / log, "w") as handle, Activity(what) as activity,
           subprocess.Popen(["nice", sys.executable, "-c", code, *arguments], cwd=folder, stdout=handle,
-                           stderr=subprocess.STDOUT) as process):
+                           stderr=subprocess.STDOUT, env={**os.environ, **_cache_settings()}) as process):
         try:
             returncode = _follow(process, told, activity)
         except BaseException:

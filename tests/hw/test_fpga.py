@@ -53,7 +53,8 @@ def test_every_table_has_its_page() -> None:
 
 @pytest.mark.long
 def test_area_is_that_of_todays_die() -> None:
-    """`make fpga-area` takes a quarter of an hour; so it is done for a state that is to be published."""
+    """`make fpga-area` takes a quarter of an hour, `make fpga-timing` more than one; so they are done for a state that
+    is to be published."""
     assert measure.main(["check"]) == 0
 
 

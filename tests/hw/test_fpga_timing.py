@@ -1,6 +1,9 @@
+# amaranth: UnusedElaboratable=no
 """Times of blocks: what a path is called, which rows are stale, and where a row goes."""
 
 import re
+import threading
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,7 @@ import pytest
 from plinth_hw import emit, tools
 from plinth_hw.arith.convert import FloatConverter
 from plinth_hw.fpga import measure, timing
-from plinth_hw.fpga.synthesis import FAMILY, Bench, clock_mhz, digest, placed, synthesise
+from plinth_hw.fpga.synthesis import Bench, clock_mhz, placed, synthesise
 from plinth_hw.isa.formats import FP16, FP32
 from plinth_hw.isa.parameters import preset
 
@@ -19,7 +22,7 @@ PAGE = f"before\n<!-- {timing.MARKER} -->\n| old |\n<!-- /{timing.MARKER} -->\na
 @pytest.fixture
 def blocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, timing.Block]:
     """Two small ones instead of the table's."""
-    small = {name: timing.Block(name, "FP16", lambda source=source, target=target: FloatConverter(source, target))
+    small = {name: timing.Block(name, "FP16", partial(FloatConverter, source, target))
              for name, source, target in (("widen", FP16, FP32), ("narrow", FP32, FP16))}
     monkeypatch.setattr(timing, "BLOCKS", small)
     return small
@@ -50,17 +53,17 @@ def test_a_path_is_told() -> None:
             _part("setup", 0.5, "unit.b_TRELLIS_FF_Q:DI", "unit.b_TRELLIS_FF_Q:DI")]
     assert timing.path_in_words(path) == "`a` to `b`: 2 wires, 1 carry chain, 50 % of the time on wires"
     del path[1:7]
-    assert timing.path_in_words(path) == "`a` to `b`: 1 wires, 50 % of the time on wires"
+    assert timing.path_in_words(path) == "`a` to `b`: 1 wire, 50 % of the time on wires"
 
 
 def test_rows_stand_in_their_order_and_are_kept(blocks: dict[str, timing.Block], tmp_path: Path) -> None:
     page = tmp_path / "timing.md"
     page.write_text(PAGE)
     assert timing.stale(page) == ["widen", "narrow"]
-    rows = {name: f"| {name} | FP16 | 1 | 1, 1, 1 | `a` to `b` | "
-            f"`{digest(emit.verilog(block.make(), 'block', family=FAMILY))}` |" for name, block in blocks.items()}
+    rows = {name: f"| {name} | FP16 | 1 | 1, 1, 1 | `a` to `b` | `{timing._digest(block)}` |"
+            for name, block in blocks.items()}
     timing._put(page, "narrow", rows["narrow"])
-    assert timing.stale(page) == ["widen"] and timing.stale(page, ["narrow"]) == []
+    assert timing.stale(page) == ["widen"]
     timing._put(page, "widen", rows["widen"])
     timing._put(page, "narrow", rows["narrow"])
     assert timing.stale(page) == [] and page.read_text().splitlines()[4:6] == [rows["widen"], rows["narrow"]]
@@ -84,13 +87,65 @@ def test_what_is_measured(blocks: dict[str, timing.Block], tmp_path: Path, monke
 
     monkeypatch.setattr(timing, "synthesise", lambda bench, name: made.append(name))
     monkeypatch.setattr(timing, "placed", place)
-    timing.timing(page, ["widen"])
+    timing.timing(page, ["widen", "widen"])
     assert made == ["widen-bench"]
     assert "| widen | FP16 | 90 | 90, 80, 100 | `r1` to `q`: 0 wires, 0 % of the time on wires |" in page.read_text()
     assert "| widen | FP16 | 90 |" in capsys.readouterr().out
     timing.timing(page)
     timing.timing(page)
     assert made == ["widen-bench", "narrow-bench"]
+    assert "all rows are of today's Verilog" in capsys.readouterr().out
+    timing.timing(page, ["widen"])
+    assert made == ["widen-bench", "narrow-bench", "widen-bench"]
+    # Of other tools rows are made anew.
+    monkeypatch.setattr(timing, "SEEDS", (1, 2))
+    assert timing.stale(page) == ["widen", "narrow"]
+
+
+def test_where_one_fails_the_others_are_written(blocks: dict[str, timing.Block], tmp_path: Path,
+                                                monkeypatch: pytest.MonkeyPatch) -> None:
+    page = tmp_path / "timing.md"
+    page.write_text(PAGE)
+
+    def place(name: str, seed: int) -> dict[str, Any]:
+        if name == "widen-bench":
+            raise tools.ToolError("nextpnr failed")
+        path = [_part("clk-to-q", 1.0, "unit.r_TRELLIS_FF_Q:Q", "unit.q_TRELLIS_FF_Q:DI")]
+        return {"fmax": {"clk": {"achieved": 90.0}}, "critical_paths": [
+            {"from": "posedge clk", "to": "posedge clk", "path": path}]}
+
+    monkeypatch.setattr(timing, "synthesise", lambda bench, name: None)
+    monkeypatch.setattr(timing, "placed", place)
+    with pytest.raises(tools.ToolError, match="nextpnr failed"):
+        timing.timing(page)
+    assert timing.stale(page) == ["widen"]
+    page.write_text("nothing")
+    with pytest.raises(tools.ToolError, match="has no lines <!-- fpga-timing -->"):
+        timing.timing(page)
+
+
+def test_an_interruption_leaves_the_rest(blocks: dict[str, timing.Block], tmp_path: Path,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    page, placements = tmp_path / "timing.md", []
+    page.write_text(PAGE)
+    stopped = threading.Event()
+
+    def interrupted(rows: Any) -> Any:
+        stopped.set()
+        raise KeyboardInterrupt
+
+    def place(name: str, seed: int) -> dict[str, Any]:
+        placements.append(name)
+        stopped.wait()
+        return {}
+
+    monkeypatch.setattr(timing, "JOBS", 1)
+    monkeypatch.setattr(timing, "synthesise", lambda bench, name: None)
+    monkeypatch.setattr(timing, "placed", place)
+    monkeypatch.setattr(timing, "as_completed", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        timing.timing(page)
+    assert len(placements) <= 2 and page.read_text() == PAGE
 
 
 @pytest.mark.long

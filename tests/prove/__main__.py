@@ -31,7 +31,7 @@ def _table(results: Sequence[Result]) -> Table:
                 result.answer.verdict for result in own if result.twin is None and result.start is start),
                 "not run" if proof.resets or start is Start.INITIAL else "no reset") for start in Start)
             table.add_row(proof.name, str(len(own[0].claims)), proof.how, verdict,
-                          reset if never in ("fails", reset) else f"{reset}; without reset {never}",
+                          reset if never in ("fails", "not run", "no reset") else f"{reset}; without reset {never}",
                           f"{sum(result.right for result in twins)} of {len(proof.twins)}",
                           f"{sum(result.answer.seconds for result in own):.0f}")
     return table

@@ -9,7 +9,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Assert, Assume, Cat, ClockDomain, Const, Fragment, Module, Signal, Value
+from amaranth.hdl import Assert, Assume, Cat, ClockDomain, Const, DomainRenamer, Fragment, Module, Signal, Value
 from amaranth.hdl._ast import Initial
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
@@ -85,10 +85,12 @@ class Start(enum.Enum):
     INITIAL = "initial values"
     #: They hold anything; then there is a cycle of reset, in which neither neighbours nor the block keep to anything.
     RESET = "any state, and a cycle of reset"
-    #: They hold anything, and there is no reset: what depends on it fails.
+    #: The same, but for the block, which is not reset: claims that rest on its state fail.
     NEVER = "any state, and no reset"
 
 
+#: Clock domain of a block that is not reset.
+_UNRESET = "unreset"
 #: What of a design in RTLIL says how it starts.
 _INITIAL_VALUES = re.compile(r"^ *attribute \\init .*\n|^ *cell \$meminit(?:_v2)? .*\n(?:.*\n)*?^ *end\n", re.MULTILINE)
 
@@ -111,7 +113,10 @@ class Harness:
         #: It is before the first cycle that counts.
         self._before: Value = Const(0) if start is Start.INITIAL else Initial()
         if start is not Start.INITIAL:
-            self.m.d.comb += self._clock.rst.eq(self._before if start is Start.RESET else 0)
+            self.m.d.comb += self._clock.rst.eq(self._before)
+        if start is Start.NEVER:
+            self.m.domains += (unreset := ClockDomain(_UNRESET, reset_less=True))
+            self.m.d.comb += unreset.clk.eq(self._clock.clk)
         self._only = only
         self._ports: list[Signal] = [self._clock.clk]
         self.claims: list[str] = []
@@ -135,7 +140,8 @@ class Harness:
     def block(self, block: wiring.Component, peeked: tuple[str, ...] = (), name: str = "block") -> dict[str, Any]:
         """Add the block, or one more of this name; its inputs are free. Returns its state, as :func:`opened`."""
         fragment, state = opened(block, peeked)
-        self.m.submodules[name] = fragment
+        self.m.submodules[name] = (
+            DomainRenamer({"sync": _UNRESET})(fragment) if self._start is Start.NEVER else fragment)
         for _, member, value in block.signature.flatten(block):
             if member.flow == In:
                 self._ports.append(Value.cast(value))
@@ -186,7 +192,12 @@ class Harness:
     def rtlil(self) -> str:
         """The whole as Yosys reads it."""
         text = rtlil.convert(self.m, ports=self._ports)
-        return text if self._start is Start.INITIAL else _INITIAL_VALUES.sub("", text)
+        if self._start is Start.INITIAL:
+            return text
+        free = _INITIAL_VALUES.sub("", text)
+        if "$meminit" in free or "attribute \\init " in free:
+            raise AssertionError("initial values are written otherwise than is known here, and would stay")
+        return free
 
 
 def follows_turn(first: Value, last: Value) -> Value:

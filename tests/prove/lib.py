@@ -224,7 +224,7 @@ PROOFS = (
         Twin("the one of an index", "Mux(index[bit], level[at + 1], level[at])",
              "Mux(index[bit], level[at], level[at + 1])"),
         Twin("the index of the one", "if number >> bit & 1).any()", "if number >> bit & 2).any()"),
-    )),
+    ), resets=False),
     Proof("count", "plinth_hw.lib.count", count, 2, (
         Twin("no two values are followed by the same one", ".xor() ^ ~place[:bits - 1].any()", ".xor() | place[0]"),
         Twin("no two counts are followed by the same one", "for tap in _TAPS[len(count)]).xor(), count)",
@@ -240,7 +240,7 @@ PROOFS = (
              "places = (value if up else value) << first_bit"),
         Twin("each lane went so many on when it was enabled last", "(-value if up else value) << low",
              "(value if up else -value) << low"),
-    )),
+    ), resets=False),
     *(Proof(f"fifo-{storage.lower()}-{depth}", "plinth_hw.lib.fifo", fifo(depth, storage), 2,
             twins)
       for depth, storage, twins in (

@@ -1,10 +1,11 @@
 """The list of proofs, and a few of them; all are ``make prove``."""
 
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.prove.campaign import judge
-from tests.prove.harness import Start
+from tests.prove.harness import Harness, Start
 from tests.prove.listing import NAME, listed
 from tests.prove.proof import changed
 from tests.prove.proofs import PROOFS
@@ -51,6 +52,17 @@ def test_reset_leads_from_any_state(name, tmp_path):
     """To where claims hold; without a reset they do not."""
     for start, verdict in ((Start.RESET, "holds"), (Start.NEVER, "fails")):
         assert judge(BY_NAME[name], None, tmp_path, start).answer.verdict == verdict
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("prove")
+def test_a_register_without_reset_is_found(tmp_path):
+    """Counters are cleared from the first one on, or not all of them are."""
+    proof = BY_NAME["update-counters"]
+    harness = Harness(start=Start.RESET)
+    proof.build(harness, changed(import_module(proof.module), [
+        ("index = Signal(range(self.counters))", "index = Signal(range(self.counters), reset_less=True)")]))
+    assert solve(harness.rtlil(), tmp_path, 4, bounded=True).verdict == "fails"
 
 
 @pytest.mark.slow

@@ -34,8 +34,9 @@ from plinth_hw.lib.rotator import rotate
 
 def aligned_piece_layout(parameters: DieParameters, tag: Any, note: Any = 0) -> data.StructLayout:
     """``origin``: lane of the first word in its sector; ``run``: where the words go; ``empty``: there are none, but a
-    flit; ``dropped``: they are thrown away; ``tail``: the next piece's words are no more of this packet; ``tag``: what
-    goes with its flits; ``note``: what is told while it is the current one."""
+    flit; ``dropped``: they are thrown away, as a packet of their own (``tail``) from lane 0 to lane 0; ``tail``: the
+    next piece's words are no more of this packet; ``tag``: what goes with its flits; ``note``: what is told while it
+    is the current one."""
     return data.StructLayout({
         "origin": unsigned(index_bits(parameters.flit_words)), "run": run_layout(parameters), "empty": unsigned(1),
         "dropped": unsigned(1), "tail": unsigned(1), "tag": tag, "note": note})
@@ -69,9 +70,9 @@ class Aligner(wiring.Component):
     sector_first, sector_last : Out(1)
         It is the piece's first one; its last one.
     note : Out
-        Of the current piece.
+        Of the current piece; anything while there is none.
     given : Out(1)
-        Pulse: the last cycle of the current piece.
+        Pulse: the last cycle of the current piece, in which ``note`` is still its own.
     o : Out stream of :func:`aligned_flit_layout`
     idle : Out(1)
         Of all pieces that were taken all flits have been.

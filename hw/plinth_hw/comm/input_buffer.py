@@ -88,7 +88,7 @@ class InputBuffer(wiring.Component):
     head : Out, array of :class:`Head`
         What waits in each class.
     select : In(classes), read, pop : In(1)
-        Read the first flit of the class ``select``, one-hot; with ``pop`` also remove it.
+        Read the first flit of the class ``select``, one-hot or 0; with ``pop`` also remove it.
     o : Out, :func:`stored_layout`
         The flit read in the cycle before; holds until the next read.
     sent, route_write : In, route, known : Out

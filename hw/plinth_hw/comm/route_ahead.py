@@ -3,8 +3,8 @@ and go to many dies in turn.
 
 ::
 
-    link --> route table --+--> port of each flit, a small memory a class --+--> route, known
-             ERROR: names -+                last one that left, if same ----+
+    link --> route table --+--> port of each flit, a small memory a class --> first --+--> route, known
+             ERROR: names -+                          last one that left, if same ----+
 
 A flit that comes in cycle t is known from t + 1 if it goes where the last one before it in its class went, else from
 t + 2. Any number are under way: a port waits with its flit. Throughput: a flit a cycle.

@@ -6,8 +6,9 @@
                                                                                                      |
     sent --------------------------------------------------------------> known, route_0 ... <--------+
 
-An input is read for it while nothing leaves there; if something does, nothing does in the next cycle. Latency in
-cycles, from a head that needs a lookup to ``known``: 3, or 4, and as much more for each that goes before it.
+An input is read for a lookup while nothing leaves there. If something does, the input is blocked for the next cycle,
+and read then. Latency in cycles, from a head that needs a lookup to ``known``: 3, or 4 where the input was not idle,
+and as much more for each lookup that goes before it.
 """
 
 from typing import Any

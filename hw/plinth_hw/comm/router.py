@@ -26,8 +26,9 @@ that goes straight on (from port p to port p xor 1) when one has. So a ring alwa
 deadlock. An ERROR packet leaves by the port that it names and ends at the next die, whatever its destination.
 
 Latency in cycles, from the cycle in which a flit is on ``link_in`` or ``inject``: 3 to ``eject``; 4 to
-``link_out``, 7 when the route must be looked up because the destination differs from that of the last
-packet before that did not end here; one packet is looked up at a time. Throughput: a flit a cycle from each
+``link_out``, 7 when the route must be looked up because the destination differs from that of the last packet before
+that did not end here, or 8 if a packet of another class leaves that input meanwhile; one packet is looked up at a time.
+Throughput: a flit a cycle from each
 input, to each output, and out of each class, and three cycles more for a packet whose route is looked up; a
 link's output carries as many flits a cycle as its rate says. Of dies that look ahead
 (:class:`~plinth_hw.comm.route_ahead.RouteAhead`) a route takes one cycle, and holds up nobody; tiles from ``inject``

@@ -206,8 +206,8 @@ class LinkOutput(wiring.Component):
         return m
 
     def _credits(self, m: Module, platform: object, number: int, sends: Value) -> dict[int, Value]:
-        """Counts a class's credits, of which one goes in a cycle that ``sends``; by room, 1 and those that a packet
-        waits for, whether there is that much downstream, from registers."""
+        """Counts the credits of a class, of which one goes in a cycle that ``sends``. Tells, from registers, whether
+        there is room downstream for one flit, and for what packets of each source wait for: by how many flits."""
         most, credit = self.parameters.link_buffer_flits, self.link.credit[number]
         credits = Signal(range(most + 1), init=most, name=f"credits_{number}")
         has_room = {room: Signal(init=room <= most, name=f"has_{room}_{number}")

@@ -19,7 +19,7 @@ from plinth_hw.lib.count import index_bits
 from plinth_hw.lib.ram import LUT_RAM
 from plinth_hw.shapes import shape_of
 
-#: Bits of a die's number up to which route tables are in look-up-table RAM.
+#: Bits of a die's number up to which route tables are in look-up-table RAM, unless they are said to be elsewhere.
 SMALL_DIE_BITS = 8
 
 
@@ -63,7 +63,7 @@ class RouterTables(wiring.Component):
     parameters : DieParameters
         The die.
     attributes : mapping, optional
-        As of :func:`route_table`.
+        Where the tables lie (:func:`route_table`).
 
     Members
     -------

@@ -1,4 +1,4 @@
-"""Cells of blocks: of whole dies, whose blocks are kept apart, and of parts by themselves."""
+"""Counts the cells of whole dies, block by block, and of parts by themselves."""
 
 import re
 from collections import Counter

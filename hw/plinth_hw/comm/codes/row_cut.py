@@ -32,7 +32,8 @@ class CodeRowCut(wiring.Component):
     Members
     -------
     place : In
-        First word of where the row goes; stable while it comes.
+        First word of where the row goes; stable from its first flit on ``i`` until ``given``, which may come after the
+        next row's first flit is offered.
     words : In(32)
         Of the row, at least 1; likewise.
     i : In stream of :func:`~plinth_hw.comm.codes.block.run_flit_layout`
