@@ -61,7 +61,7 @@ class CodeRowCut(wiring.Component):
         connect(m, aligner.o, flipped(self.o))
         done, left, room = Signal(WORD, name="done"), Signal(WORD, name="left"), Signal(range(reach + 1), name="room")
         # Of the row a piece has been cut; all have.
-        inside, cut = Signal(name="inside"), Signal(name="cut")
+        inside, finished = Signal(name="inside"), Signal(name="finished")
         ends, address = Signal(name="ends"), Signal(parameters.address_bits, name="address")
         piece = aligner.piece.payload
         m.d.comb += [
@@ -70,12 +70,12 @@ class CodeRowCut(wiring.Component):
             piece.run.words.eq(Mux(ends, left, room)), piece.origin.eq(done[:lane_bits]), piece.tail.eq(1),
             piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1),
             piece.note.keeps.eq(~ends & ((done + room)[:lane_bits] != 0)), piece.note.ends.eq(ends),
-            aligner.piece.valid.eq((self.i.valid | inside) & ~cut), aligner.sector.eq(self.i.payload.data),
+            aligner.piece.valid.eq((self.i.valid | inside) & ~finished), aligner.sector.eq(self.i.payload.data),
             aligner.sector_valid.eq(self.i.valid), self.given.eq(aligner.given & aligner.note.ends),
             self.i.ready.eq(aligner.sector_taken & ~(aligner.sector_last & aligner.note.keeps)),
         ]
         with m.If(aligner.piece.valid & aligner.piece.ready):
-            m.d.sync += [done.eq(Mux(ends, 0, done + room)), inside.eq(~ends), cut.eq(ends)]
+            m.d.sync += [done.eq(Mux(ends, 0, done + room)), inside.eq(~ends), finished.eq(ends)]
         with m.If(self.given):
-            m.d.sync += cut.eq(0)
+            m.d.sync += finished.eq(0)
         return m
