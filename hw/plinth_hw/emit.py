@@ -40,6 +40,8 @@ Cache = Callable[[Callable[[str], str], str], str]
 
 #: What names of the modules of a die's parts begin with.
 PART = "plinth_"
+#: What the name of the module that holds a text's digest has behind that of the top module.
+_DIGEST = "_digest"
 
 #: Attributes of registers that settle what belongs to no clock: for Vivado, Quartus and Yosys.
 SYNCHRONIZER = {"ASYNC_REG": "TRUE", "shreg_extract": "no", "keep": "true", "preserve": "true",
@@ -103,7 +105,7 @@ class Emission:
         self.cache = cache
         self.paths = paths
         #: The module that holds the text's digest, and whether one is wanted.
-        self.digest_module, self.digested = f"{top}_digest", False
+        self.digest_module, self.digested = top + _DIGEST, False
         self._makers: dict[str, Callable[[], str]] = {}
         self._ports: dict[str, list[tuple[str, str, int]]] = {}
 
@@ -296,7 +298,7 @@ def text_digest(m: Module, platform: object) -> Value:
 
 def held_digest(text: str, name: str) -> int:
     """The digest that module ``name`` of a text of :func:`verilog` holds; 0 if it asks for none."""
-    match = re.search(rf"\nmodule {name}_digest\(.*?32'h([0-9a-f]{{8}});", text, re.DOTALL)
+    match = re.search(rf"\nmodule {name}{_DIGEST}\(.*?32'h([0-9a-f]{{8}});", text, re.DOTALL)
     return int(match[1], 16) if match else 0
 
 
@@ -397,7 +399,7 @@ def exported(text: str, name: str, attributes: Mapping[str, str]) -> str:
     ValueError
         If there is no port of a name.
     """
-    body, digest, _ = text.partition(f"\nmodule {name}_digest(")
+    body, digest, _ = text.partition(f"\nmodule {name}{_DIGEST}(")
     modules = {match[1] for match in re.finditer(r"^module (\\\S+|\w+)", body, re.MULTILINE)} - {name}
 
     def own(match: re.Match[str]) -> str:
@@ -407,4 +409,4 @@ def exported(text: str, name: str, attributes: Mapping[str, str]) -> str:
         return f"{match[1]}\\{name}.{module[1:]}" if module.startswith("\\") else f"{match[1]}{name}_{module}"
 
     body = _MODULE_USE.sub(own, _attributed(body, attributes))
-    return body + _digest_module(body, f"{name}_digest") if digest else body
+    return body + _digest_module(body, name + _DIGEST) if digest else body

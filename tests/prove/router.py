@@ -1,4 +1,5 @@
-"""Proofs of the router's flow control: :mod:`plinth_hw.comm.router_output`, :mod:`plinth_hw.comm.input_buffer`."""
+"""Proofs of the router's flow control, :mod:`plinth_hw.comm.router_output`, :mod:`plinth_hw.comm.input_buffer`, and of
+what it keeps of routes, :mod:`plinth_hw.comm.route_ahead`."""
 
 from types import ModuleType
 from typing import Any
@@ -82,7 +83,7 @@ def input_buffer(harness: Harness, code: ModuleType) -> None:
     m, depth = harness.m, 4
     parameters = preset("ndp-tiny", address_bits=14)
     buffer = code.InputBuffer(parameters, depth)
-    state = harness.block(buffer, peeked=("marks",) * (depth - 1))
+    state = harness.block(buffer, peeked=("marks",) * (depth - 1) + ("destinations",))
     which = harness.fixed(range(parameters.classes), "which")
     flit = buffer.link.flit
     harness.assume((which < parameters.classes) & (flit.traffic_class < parameters.classes))
@@ -96,12 +97,19 @@ def input_buffer(harness: Harness, code: ModuleType) -> None:
     present = head.onward | head.own
     harness.assume(~pops | present)
     m.d.sync += [credits.eq(credits - arrives + credit), held.eq(held + arrives - pops)]
-    # What the flits that are held say of themselves, the oldest first.
+    # Where the last flit went that did not end here, if the table has not changed since.
     own = (flit.destination == buffer.die) | state["is_error"]
-    waiting = [Signal(2, name=f"waiting_{place}") for place in range(depth + 1)]
+    destination, known = Signal(parameters.die_bits), Signal()
+    with m.If(arrives & ~own):
+        m.d.sync += [destination.eq(flit.destination), known.eq(1)]
+    with m.If(buffer.forget):
+        m.d.sync += known.eq(0)
+    # What the flits that are held say of themselves, the oldest first.
+    arriving = Cat(own, flit.tail, known & (flit.destination == destination))
+    waiting = [Signal(3, name=f"waiting_{place}") for place in range(depth + 1)]
     for place, kept in enumerate(waiting[:depth]):
-        here = Mux(arrives & (held == place), Cat(own, flit.tail), kept)
-        beyond = Mux(arrives & (held == place + 1), Cat(own, flit.tail), waiting[place + 1])
+        here = Mux(arrives & (held == place), arriving, kept)
+        beyond = Mux(arrives & (held == place + 1), arriving, waiting[place + 1])
         m.d.sync += kept.eq(Mux(pops, beyond, here))
 
     harness.claim("what is held has a place", held <= depth)
@@ -111,18 +119,85 @@ def input_buffer(harness: Harness, code: ModuleType) -> None:
     last = which == parameters.classes - 1
     harness.claim("the head tells of the flit that waits first", ~last | (held == 0) | (
         (head.own == waiting[0][0]) & (head.onward == ~waiting[0][0]) & (head.tail == waiting[0][1])))
+    harness.claim("it is the same as the last one exactly if that went there, and the table has not changed since",
+                  ~last | (held == 0) | (head.same == waiting[0][2]))
+    (last_destination,) = state["destinations_peek"]
+    m.d.comb += last_destination.addr.eq(which)
+    harness.invariant(~last | (state["last_known"].bit_select(which, 1) == known))
+    harness.invariant(~known | (last_destination.data == destination))
     place, filled = state["taken"][which], state["filled"][which]
     harness.invariant(~(head.onward & head.own))
     behind = following(place)
     for count, peek in enumerate(state["marks_peek"], 1):
         m.d.comb += peek.addr.eq(behind)
-        harness.invariant(~last | (held <= count) | ((peek.data[-1] == waiting[count][0])
-                                                     & (peek.data[-2] == waiting[count][1])))
+        # `same`, the tail, and whether it ends here: the other way round.
+        harness.invariant(~last | (held <= count) | (Cat(peek.data[::-1]) == waiting[count]))
         behind = following(behind)
     for count in range(depth + 1):
         harness.invariant((held != count) | (filled == place))
         place = following(place)
     harness.invariant(credits + held + credit == depth)
+
+
+def route_ahead(harness: Harness, code: ModuleType) -> None:
+    """Four places a class, behind a buffer that keeps to its promises; of the last class, with one table."""
+    m, depth = harness.m, 4
+    parameters = preset("ndp-tiny-winograd", address_bits=14)
+    ahead = code.RouteAhead(parameters, depth)
+    state = harness.block(ahead, peeked=("kept",) * (depth - 1) + ("routes",))
+    number = parameters.classes - 1
+    held, taken = Signal(range(depth + 1)), Signal.like(ahead.place)
+    arrives = ahead.valid & (ahead.flit.traffic_class == number)
+    leaves, sent, same = (bits[number] for bits in (ahead.leaves, ahead.sent, ahead.same))
+    route, known = ahead.route[number], ahead.known[number]
+    # The port of a flit that comes, by the table as it is then.
+    (table,) = state["routes_peek"]
+    m.d.comb += table.addr.eq(ahead.flit.destination)
+    looked_up = Mux(ahead.route_write.clears, 0, table.data)
+    names = Cat(ahead.flit.message[:1] == port for port in range(parameters.ports))
+    port, last = Mux(ahead.is_error, names, looked_up), Signal(parameters.ports)
+    waiting = [Signal(parameters.ports, name=f"waiting_{place}") for place in range(depth + 1)]
+    for place, kept in enumerate(waiting[:depth]):
+        here = Mux(arrives & (held == place), port, kept)
+        beyond = Mux(arrives & (held == place + 1), port, waiting[place + 1])
+        m.d.sync += kept.eq(Mux(leaves, beyond, here))
+    m.d.sync += held.eq(held + arrives - leaves)
+    with m.If(leaves):
+        m.d.sync += taken.eq(following(taken))
+    with m.If(sent):
+        m.d.sync += last.eq(waiting[0])
+    harness.assume(~arrives | (held != depth))
+    harness.assume(~leaves | (held != 0))
+    harness.assume(~sent | (leaves & (known | same)))
+    harness.assume(~same | (held == 0) | (waiting[0] == last))
+    filled = taken
+    for count in range(depth + 1):
+        harness.assume((held != count) | ~arrives | (ahead.place == filled))
+        filled = following(filled)
+    harness.assume(ahead.taken[number] == taken)
+    fresh = arrives & (held == leaves)
+    harness.assume(ahead.fresh[number] == fresh)
+
+    harness.claim("the route of what waits first is that of the table as it came, or the one it names",
+                  (held == 0) | ~(known | same) | (route == waiting[0]))
+    harness.claim("it is known in the second cycle", harness.first | (known == ~harness.past(fresh)))
+    # What came in the cycle before is where its port is written in this one.
+    signals, came = state["signals"], harness.past(arrives)
+    new = state["looked_up"][0]
+    harness.invariant(state["came"][number] == came)
+    harness.invariant((held <= depth) & (~came | (held != 0)))
+    harness.invariant(signals[f"last_{number}"] == last)
+    place = taken
+    for count, kept in enumerate(waiting[:depth]):
+        youngest = came & (held == count + 1)
+        harness.invariant(~youngest | ((signals["came_to"] == place) & (new == kept)))
+        if count:
+            peek = state["kept_peek"][count - 1]
+            m.d.comb += peek.addr.eq(place)
+            harness.invariant((held <= count) | youngest | (peek.data == kept))
+        else:
+            harness.invariant((held == 0) | youngest | (signals[f"first_{number}"] == kept))
+        place = following(place)
 
 
 PROOFS = (
@@ -152,5 +227,12 @@ PROOFS = (
              "self.link.credit[number].eq(self.read & self.select[number])"),
         Twin("the head tells of the flit that waits first", "Mux(leaves[number], alone[number], ~(onward | own))",
              "Mux(leaves[number], alone[number], ~own)"),
+        Twin("it is the same as the last one exactly if that went there, and the table has not changed since",
+             "destination.en.eq(self.link.valid & ~ends_here)", "destination.en.eq(self.link.valid)"),
+    )),
+    Proof("route-ahead", "plinth_hw.comm.route_ahead", route_ahead, 2, (
+        Twin("the route of what waits first is that of the table as it came, or the one it names",
+             "Mux(came[number] & (place == second), port, follows.data)", "follows.data"),
+        Twin("it is known in the second cycle", "known.eq(~self.fresh[number])", "known.eq(1)"),
     )),
 )

@@ -76,6 +76,7 @@ def test_it_writes_a_host_bridge_and_what_stands_beside(tmp_path: Path, monkeypa
     (["verilog", "ndp-tiny", "--clock", "50"], ["--clock is of constraints and of a serial line; give --constraints"]),
     (["verilog", "ndp-tiny", "--vivado", "--out", "my die.v"], ["other tools would take the name 'my die' apart"]),
     (["verilog", "ndp-tiny", "--fusesoc", "--out", "die.core"], ["--out die.core must end in .v"]),
+    (["verilog", "ndp-tiny", "--out", "-"], ["nothing is written to standard output; give the name of a file"]),
     (["verilog", "ndp-tiny", "--out", "."], ["'.' is a folder, a pipe or a device; give the name of a file"])])
 def test_mistakes_are_one_line(arguments: list[str], needles: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:

@@ -22,8 +22,6 @@ Dialect = Literal["sdc", "xdc"]
 DIALECTS: tuple[Dialect, ...] = ("sdc", "xdc")
 #: Names that Amaranth gives the pins of the ``sync`` domain.
 CLOCK, RESET = "clk", "rst"
-#: Clock in MHz that constraints are made for if nothing else is asked for.
-CLOCK_MHZ = 100.0
 #: Ports of a serial line, and what is to be said of them.
 LINES = {"rx": ": registers stage0 and stage1 of the receiver settle it, and carry ASYNC_REG", "tx": ""}
 #: Shares of the period that are spent outside: before an input, and after an output, which is a register's.

@@ -46,7 +46,7 @@ def waivers(stem: str) -> str:
 
 
 def texts(verilog: str, parameters: DieParameters, bridge: BridgeParameters | None, stem: str, top: str,
-          kinds: Collection[str], clock_mhz: float = constraints.CLOCK_MHZ) -> dict[str, str]:
+          kinds: Collection[str], clock_mhz: float) -> dict[str, str]:
     """The files of :func:`names`, by these.
 
     Parameters

@@ -48,6 +48,9 @@ class OutputFile(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path, or a message of one line."""
+        if str(value) == "-":
+            self.fail("nothing is written to standard output; give the name of a file (./- for one of this name)",
+                      param, ctx)
         if os.path.basename(value) in ("", ".", "..") or (os.path.exists(value) and not os.path.isfile(value)):
             self.fail(f"{str(value)!r} is a folder, a pipe or a device; give the name of a file", param, ctx)
         return super().convert(value, param, ctx)

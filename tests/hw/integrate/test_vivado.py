@@ -107,7 +107,7 @@ def test_the_packaging_script_runs(tmp_path: Path) -> None:
     tkinter = pytest.importorskip("tkinter")
     parameters = SMALL.with_window
     verilog = emit.verilog(Die(parameters), "ndp_tiny")
-    made = texts(verilog, parameters, None, "die", "ndp_tiny", KINDS)
+    made = texts(verilog, parameters, None, "die", "ndp_tiny", KINDS, 100)
     assert sorted(made) == sorted(names("die", KINDS)) == [
         "die.core", "die.f", "die.sdc", "die.v", "die.vlt", "die.xdc", "die_ip.tcl", "die_ooc.tcl"]
     (tmp_path / "die.v").write_text("")
