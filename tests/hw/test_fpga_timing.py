@@ -20,9 +20,9 @@ PAGE = f"before\n<!-- {timing.MARKER} -->\n| old |\n<!-- /{timing.MARKER} -->\na
 
 
 @pytest.fixture
-def blocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, timing.Block]:
+def blocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, timing.TimedBlock]:
     """Two small ones instead of the table's."""
-    small = {name: timing.Block(name, "FP16", partial(FloatConverter, source, target))
+    small = {name: timing.TimedBlock(name, "FP16", partial(FloatConverter, source, target))
              for name, source, target in (("widen", FP16, FP32), ("narrow", FP32, FP16))}
     monkeypatch.setattr(timing, "BLOCKS", small)
     return small
@@ -56,7 +56,7 @@ def test_a_path_is_told() -> None:
     assert timing.path_in_words(path) == "`a` to `b`: 1 wire, 50 % of the time on wires"
 
 
-def test_rows_stand_in_their_order_and_are_kept(blocks: dict[str, timing.Block], tmp_path: Path) -> None:
+def test_rows_stand_in_their_order_and_are_kept(blocks: dict[str, timing.TimedBlock], tmp_path: Path) -> None:
     page = tmp_path / "timing.md"
     page.write_text(PAGE)
     assert timing.stale(page) == ["widen", "narrow"]
@@ -72,7 +72,7 @@ def test_rows_stand_in_their_order_and_are_kept(blocks: dict[str, timing.Block],
         timing._put(page, "widen", rows["widen"])
 
 
-def test_what_is_measured(blocks: dict[str, timing.Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_what_is_measured(blocks: dict[str, timing.TimedBlock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                           capsys: pytest.CaptureFixture[str]) -> None:
     """Each block is synthesised once and placed from each seed; its row has the median, and that seed's path."""
     page = tmp_path / "timing.md"
@@ -102,7 +102,7 @@ def test_what_is_measured(blocks: dict[str, timing.Block], tmp_path: Path, monke
     assert timing.stale(page) == ["widen", "narrow"]
 
 
-def test_where_one_fails_the_others_are_written(blocks: dict[str, timing.Block], tmp_path: Path,
+def test_where_one_fails_the_others_are_written(blocks: dict[str, timing.TimedBlock], tmp_path: Path,
                                                 monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "timing.md"
     page.write_text(PAGE)
@@ -124,7 +124,7 @@ def test_where_one_fails_the_others_are_written(blocks: dict[str, timing.Block],
         timing.timing(page)
 
 
-def test_an_interruption_leaves_the_rest(blocks: dict[str, timing.Block], tmp_path: Path,
+def test_an_interruption_leaves_the_rest(blocks: dict[str, timing.TimedBlock], tmp_path: Path,
                                          monkeypatch: pytest.MonkeyPatch) -> None:
     page, placements = tmp_path / "timing.md", []
     page.write_text(PAGE)
@@ -164,7 +164,7 @@ def test_memory_path_has_all_clients_and_pins() -> None:
     emit.verilog(timing.MemoryPath(preset("ndp-demo")), "memory")
 
 
-def test_stale_rows_are_told(blocks: dict[str, timing.Block], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_stale_rows_are_told(blocks: dict[str, timing.TimedBlock], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                              capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "timing.md"
     page.write_text(PAGE)

@@ -177,9 +177,10 @@ def test_a_rank_that_has_left_is_not_waited_for_without_end() -> None:
         messages._look(0)
 
 
-#: How a worker ends that owns rows, and what the others, or the launcher, say of it.
+#: How a worker ends that owns rows, and what the others, or the launcher, say of it: that kills all when one has ended,
+#: and then names the one whose end it happens to hear of first.
 ENDS = {"raise ValueError('out of samples')": "rank 1 has ended with an error: ValueError: out of samples",
-        "os.kill(os.getpid(), 9)": "PID {process} RUNNING AT"}
+        "os.kill(os.getpid(), 9)": "(signal 9)"}
 
 
 @pytest.mark.slow
@@ -188,14 +189,13 @@ def test_all_end_when_one_does(ends: str, said: str, tmp_path: Path) -> None:
     """An owner that ends in the middle of a run is named, and nobody waits for its rows; a checkpoint stays whole."""
     written(tmp_path)
     before, loop, behind = LOOPS[1].partition("    loss = trainer.step")
-    marked = (f"    if first == 16 and trainer._workers.own == 1:\n        import os\n"
-              f"        open('process', 'w').write(str(os.getpid()))\n        {ends}\n")
+    marked = f"    if first == 16 and trainer._workers.own == 1:\n        import os\n        {ends}\n"
     save = "    if trainer._workers.own == 0:\n        np.savez('saved.npz', first=first)\n"
     (tmp_path / "loop.py").write_text(sized(f"{before}{marked}{loop}{behind}{save}", 8))
     run = subprocess.run([mpi_launcher(), "-n", "2", sys.executable, "loop.py"], cwd=tmp_path, capture_output=True,
                          text=True, timeout=PATIENCE)
     assert run.returncode != 0
-    assert said.format(process=(tmp_path / "process").read_text()) in run.stdout + run.stderr
+    assert said in run.stdout + run.stderr
     with np.load(tmp_path / "saved.npz") as saved:
         assert saved["first"] == 8
 

@@ -106,8 +106,8 @@ def _control(parameters: DieParameters) -> Any:
 
 
 @dataclass(frozen=True)
-class Block:
-    """A row of the table.
+class TimedBlock:
+    """What a row of the table is of.
 
     Attributes
     ----------
@@ -123,7 +123,7 @@ class Block:
     make: Callable[[], Any]
 
 
-def _blocks() -> dict[str, Block]:
+def _blocks() -> dict[str, TimedBlock]:
     """The rows, by name."""
     small = replace(preset("ndp-demo"), transforms=((2, 3),))
     codes = replace(small, codes=True)
@@ -133,25 +133,26 @@ def _blocks() -> dict[str, Block]:
         return f"`{name}`", lambda: kind(preset(name))
 
     return {
-        "router": Block("router", *of("ndp-demo", Router)),
-        "router-tiles": Block("router that looks ahead", *of("ndp-demo-winograd", Router)),
-        "interface": Block("network interface", *of("ndp-demo", NetworkInterface)),
-        "link": Block("link layer", "`ndp-demo-links`", lambda: LinkLayer(preset("ndp-demo-links"), 1)),
-        "collective": Block("collective engine", *of("ndp-demo", CollectiveEngine)),
-        "transfer": Block("transfer engine", *of("ndp-demo", TransferEngine)),
-        "transfer-tiles": Block("transfer engine, with transforms", *of("ndp-demo-winograd", TransferEngine)),
-        "transforms": Block("transforms", "F(2,3)", lambda: TileBlocks(small)),
-        "transforms-all": Block("transforms", all_transforms, lambda: TileBlocks(preset("ndp-demo-winograd"))),
-        "codes": Block("codes and prediction", "F(2,3)", lambda: CodeStages(codes)),
-        "systolic": Block("systolic array with buffers, FP32", *of("ndp-tiny", MatrixEngine)),
-        "systolic-fixed": Block("systolic array with buffers, Q3.12", *of("fpga-tiny", MatrixEngine)),
-        "row-stationary": Block("row-stationary array with buffers, FP32", *of("hypar-tiny", RowStationaryEngine)),
-        "vector": Block("vector engine, FP32", *of("ndp-demo", VectorEngine)),
-        "vector-fixed": Block("vector engine, Q3.12", *of("fpga-demo", VectorEngine)),
-        "optimiser": Block("optimiser, Q3.12", *of("fpga-demo", OptimiserEngine)),
-        "memory": Block("crossbar with AXI", *of("ndp-demo", MemoryPath)),
-        "control": Block("control", *of("ndp-demo", _control)),
-        "host": Block("host bridge", "serial line", lambda: Bridge(BridgeParameters(cycles_per_bit=Fraction(80, 3)))),
+        "router": TimedBlock("router", *of("ndp-demo", Router)),
+        "router-tiles": TimedBlock("router that looks ahead", *of("ndp-demo-winograd", Router)),
+        "interface": TimedBlock("network interface", *of("ndp-demo", NetworkInterface)),
+        "link": TimedBlock("link layer", "`ndp-demo-links`", lambda: LinkLayer(preset("ndp-demo-links"), 1)),
+        "collective": TimedBlock("collective engine", *of("ndp-demo", CollectiveEngine)),
+        "transfer": TimedBlock("transfer engine", *of("ndp-demo", TransferEngine)),
+        "transfer-tiles": TimedBlock("transfer engine, with transforms", *of("ndp-demo-winograd", TransferEngine)),
+        "transforms": TimedBlock("transforms", "F(2,3)", lambda: TileBlocks(small)),
+        "transforms-all": TimedBlock("transforms", all_transforms, lambda: TileBlocks(preset("ndp-demo-winograd"))),
+        "codes": TimedBlock("codes and prediction", "F(2,3)", lambda: CodeStages(codes)),
+        "systolic": TimedBlock("systolic array with buffers, FP32", *of("ndp-tiny", MatrixEngine)),
+        "systolic-fixed": TimedBlock("systolic array with buffers, Q3.12", *of("fpga-tiny", MatrixEngine)),
+        "row-stationary": TimedBlock("row-stationary array with buffers, FP32", *of("hypar-tiny", RowStationaryEngine)),
+        "vector": TimedBlock("vector engine, FP32", *of("ndp-demo", VectorEngine)),
+        "vector-fixed": TimedBlock("vector engine, Q3.12", *of("fpga-demo", VectorEngine)),
+        "optimiser": TimedBlock("optimiser, Q3.12", *of("fpga-demo", OptimiserEngine)),
+        "memory": TimedBlock("crossbar with AXI", *of("ndp-demo", MemoryPath)),
+        "control": TimedBlock("control", *of("ndp-demo", _control)),
+        "host": TimedBlock("host bridge", "serial line",
+                           lambda: Bridge(BridgeParameters(cycles_per_bit=Fraction(80, 3)))),
     }
 
 
@@ -207,12 +208,12 @@ def _row(name: str, lock: threading.Lock, stop: threading.Event) -> str:
     return f"{_begin(block)} {median:.0f} | {told} | {path} | `{begun}` |"
 
 
-def _begin(block: Block) -> str:
+def _begin(block: TimedBlock) -> str:
     """What a block's row begins with."""
     return f"| {block.title} | {block.of} |"
 
 
-def _digest(block: Block) -> str:
+def _digest(block: TimedBlock) -> str:
     """By which a row says what Verilog it is of, and what measured it."""
     tools.require(*_WHEELS)
     how = [SEEDS, AIM_MHZ, tools.PLACER, *(tools.version(wheel) for wheel in _WHEELS)]
