@@ -35,6 +35,7 @@ from plinth_hw.isa.functions import (
 )
 from plinth_hw.isa.vector_body import VectorFunction
 from plinth_hw.lib.choice import select
+from plinth_hw.lib.delay import delayed
 from plinth_hw.shapes import shape_of
 from plinth_hw.vector.argument import ArgumentReduction, Context
 
@@ -71,13 +72,14 @@ class FunctionUnit(wiring.Component):
         m = Module()
         m.submodules.argument = argument = ArgumentReduction()
         m.d.comb += [argument.function.eq(self.function), argument.i.eq(self.i)]
-        value, context, power = self._interpolate(m, argument.turns, argument.code, argument.fraction, argument.context)
-        self._round(m, platform, value, context, power)
+        value, context, exponent = self._interpolate(
+            m, argument.turns, argument.code, argument.fraction, argument.context)
+        self._round(m, platform, value, context, exponent)
         return m
 
     def _interpolate(self, m: Module, turns: Any, code: Any, fraction: Any,
                      context: Any) -> tuple[Any, Any, Any]:
-        """Stages 5 to 9: the quadratic, with the context and the turns beside it."""
+        """Stages 5 to 9: the quadratic, with the context beside it, and the value's exponent of stage 8."""
         # One word an entry; the functions' tables lie one after another.
         entry = data.StructLayout({"c0": unsigned(C0_BITS), "c1": signed(C1_BITS), "c2": unsigned(C2_BITS)})
         rows = [dict(c._asdict()) for function in TABLES for c in coefficients(function)]
@@ -87,15 +89,12 @@ class FunctionUnit(wiring.Component):
         m.d.comb += port.addr.eq(turns[OFFSET_BITS:VALUE_BITS] ^ code)
         assert port.addr.shape().width == len(code)
 
-        stages = 5
-        contexts = [context]
-        powers = [turns[VALUE_BITS:].as_signed()]
-        for stage in range(stages):
-            next_context = Signal(Context, name=f"context_{5 + stage}", reset_less=True)
-            next_power = Signal(signed(len(powers[0])), name=f"power_{5 + stage}", reset_less=True)
-            m.d.sync += [next_context.eq(contexts[-1]), next_power.eq(powers[-1])]
-            contexts.append(next_context)
-            powers.append(next_power)
+        contexts, power = [context], turns[VALUE_BITS:].as_signed()
+        for stage in range(5, 10):
+            contexts.append(Signal(Context, name=f"context_{stage}", reset_less=True))
+            m.d.sync += contexts[-1].eq(contexts[-2])
+        exponent = Signal(signed(12), name="exponent_8", reset_less=True)
+        m.d.sync += exponent.eq(contexts[3].exponent + delayed(m, "power", power, 3, reset_less=True))
 
         offset_5, offset_6, offset_7 = (
             Signal(OFFSET_BITS, name=f"offset_{stage}", reset_less=True) for stage in (5, 6, 7))
@@ -126,21 +125,26 @@ class FunctionUnit(wiring.Component):
             # 9
             value.eq(c0_8 + (linear >> OFFSET_BITS)),
         ]
-        return value, contexts[-1], powers[-1]
+        return value, contexts[-1], exponent
 
-    def _round(self, m: Module, platform: Any, value: Any, context: Any, power: Any) -> None:
-        """Stages 10 and 11: to FP32, subnormals included."""
+    def _round(self, m: Module, platform: Any, value: Any, context: Any, exponent_8: Any) -> None:
+        """Stages 9, of the exponent alone, to 11: to FP32, subnormals included."""
         guard_bits = VALUE_BITS - 23
-        exponent = Signal(signed(12))
+        exponent = Signal.like(exponent_8, name="exponent_9")
+        # Places below the least exponent of a normal number, 31 at most; whether it is that or below.
+        below, least = Signal(5, name="below", reset_less=True), Signal(name="least", reset_less=True)
         distance = Signal(signed(12))
         shift = Signal(5)
         lower = Signal()
+        m.d.sync += [
+            exponent.eq(exponent_8), least.eq(distance >= 0),
+            below.eq(Mux(distance < 0, 0, Mux(distance > 31, 31, distance[:5]))),
+        ]
         m.d.comb += [
-            exponent.eq(context.exponent + power),
-            distance.eq(1 - exponent),
+            distance.eq(1 - exponent_8),
             lower.eq(context.wide & ~value[-1] & ~context.tiny),
-            # The exponent of a wide value is 1 at least, so that its distance is none.
-            shift.eq(Mux(distance < 0, 0, Mux(distance > 31, 31, distance[:5])) | (context.wide & ~lower)),
+            # A wide value's exponent is 1 at least.
+            shift.eq(below | (context.wide & ~lower)),
         ]
         # By the shift's low bits with a register for each value, zero but for the one wanted.
         fine = shift[:2]
@@ -154,7 +158,7 @@ class FunctionUnit(wiring.Component):
             *(register.eq(Mux(fine == places, kept[places:], 0)) for places, register in enumerate(moved)),
             sticky.eq(lost | select([kept[:places].any() for places in range(4)], fine)),
             # Less one, or less two.
-            field.eq(Mux(distance >= 0, 0, exponent + Cat(~lower, Const(-1, len(exponent) - 1)))),
+            field.eq(Mux(least, 0, exponent + Cat(~lower, Const(-1, len(exponent) - 1)))),
             zero.eq(context.zero), nan.eq(context.nan), sign.eq(context.sign),
             infinite.eq(context.infinite | (exponent > 254)),
         ]
