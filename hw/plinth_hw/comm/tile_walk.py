@@ -241,8 +241,15 @@ class TileWalk(wiring.Component):
         factor = Signal(WORD_BITS, name="factor", reset_less=True)
         with m.If(asks):
             m.d.sync += factor.eq(words.size)
-        m.d.comb += words.product_at.eq(Mux(clears, _NOTHING, _PRODUCT))
-        m.d.sync += words.product.eq(numbers.o.payload * factor)
+        # Products of halves, which are added as they are kept.
+        number, half = Signal(WORD_BITS, name="number"), WORD_BITS // 2
+        low, upper, lower = (Signal(WORD_BITS, name=f"product_{name}") for name in ("low", "upper", "lower"))
+        m.d.sync += [low.eq(number[:half] * factor[:half]), upper.eq(number[half:] * factor[:half]),
+                     lower.eq(number[:half] * factor[half:])]
+        m.d.comb += [
+            number.eq(numbers.o.payload), words.product.eq(low + (upper << half) + (lower << half)),
+            words.product_at.eq(Mux(clears, _NOTHING, _PRODUCT)),
+        ]
         return m
 
 
