@@ -10,5 +10,7 @@
 - :mod:`~plinth_hw.comm.codes.string_write`, :mod:`~plinth_hw.comm.codes.string_read`: strings to packets and from
   memory; :mod:`~plinth_hw.comm.codes.row_cut`: runs to packets.
 - :mod:`~plinth_hw.comm.codes.predict`: predictions, of the :mod:`~plinth_hw.comm.codes.ends` of fills, which
-  :mod:`~plinth_hw.comm.codes.neurons` may be above 0, and :mod:`~plinth_hw.comm.codes.masks` of what these need.
+  :mod:`~plinth_hw.comm.codes.neurons` may be above 0, and :mod:`~plinth_hw.comm.codes.masks` of what these need;
+  :mod:`~plinth_hw.comm.codes.window_walk`: its tasks, and their windows; :mod:`~plinth_hw.comm.codes.map_walk`: places
+  of maps that are added.
 """

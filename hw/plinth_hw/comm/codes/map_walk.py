@@ -11,7 +11,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
-from plinth_hw.comm.codes.masks import grid_walk, in_map, predicted_layout, tile_walk
+from plinth_hw.comm.codes.window_walk import WINDOW_ENDS, grid_walk, predicted_layout
 from plinth_hw.comm.line_sums import last_places
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.winograd import Matrix
@@ -20,7 +20,7 @@ from plinth_hw.lib.count import index_bits
 
 
 class MapWalk(wiring.Component):
-    """Walks.
+    """Walks the places of maps.
 
     Parameters
     ----------
@@ -32,13 +32,15 @@ class MapWalk(wiring.Component):
     -------
     start : In(1)
         Pulse: ``task`` is there, and stable while it is walked.
-    task : In, :func:`~plinth_hw.comm.codes.masks.predicted_layout`
+    task : In, :func:`~plinth_hw.comm.codes.window_walk.predicted_layout`
+    window : In, :data:`~plinth_hw.comm.codes.window_walk.WINDOW_ENDS`
+        Of the window.
     moves : In(1)
         On to the next place.
     place : Out
         Address of the first word.
-    inside : Out(1)
-        It lies in a map.
+    row, column : Out
+        Of the neuron in its tile.
     ends : Out(1)
         It is the window's last one.
     """
@@ -46,16 +48,16 @@ class MapWalk(wiring.Component):
     def __init__(self, parameters: DieParameters, matrices: Sequence[Matrix]):
         self.parameters = parameters
         self.matrices = tuple(matrices)
+        side = Out(index_bits(max(map(len, self.matrices))))
         super().__init__({
-            "start": In(1), "task": In(predicted_layout(parameters, len(self.matrices))), "moves": In(1),
-            "place": Out(parameters.address_bits), "inside": Out(1), "ends": Out(1)})
+            "start": In(1), "task": In(predicted_layout(parameters, len(self.matrices))), "window": In(WINDOW_ENDS),
+            "moves": In(1), "place": Out(parameters.address_bits), "row": side, "column": side, "ends": Out(1)})
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        task, last = self.task, last_places(self.matrices, self.task, results=True)
-        row, column, ends = grid_walk(m, "neuron", self.moves, last, index_bits(max(map(len, self.matrices))))
-        first, tile_ends = tile_walk(m, "tile", self.start, self.moves & ends, task, self.parameters.flit_words, last)
-        m.d.comb += [self.ends.eq(ends), self.inside.eq(in_map(task, first, row, column))]
+        task, window, last = self.task, self.window, last_places(self.matrices, self.task, results=True)
+        row, column, ends = grid_walk(m, "neuron", self.moves, last, len(self.row))
+        m.d.comb += [self.row.eq(row), self.column.eq(column), self.ends.eq(ends)]
         # First places of the map, of its line of tiles, of the tile, of the window, of its row.
         names = ("map_place", "line_place", "tile_place", "window_place", "row_place")
         of_map, of_line, of_tile, of_window, of_row = places = [
@@ -65,9 +67,9 @@ class MapWalk(wiring.Component):
         steps = {way: select([stride << exact_log2(len(matrix)) for matrix in self.matrices], task[way])
                  for way, stride in (("down", task.below), ("across", task.right))}
         m.d.comb += [
-            next_tile.eq(Mux(tile_ends["row"], Mux(tile_ends["map"], of_map + task.map_pitch, of_line + steps["down"]),
+            next_tile.eq(Mux(window.row, Mux(window.map, of_map + task.map_pitch, of_line + steps["down"]),
                              of_tile + steps["across"])),
-            next_window.eq(Mux(tile_ends["channels"], next_tile, of_window + self.parameters.flit_words)),
+            next_window.eq(Mux(window.tile, next_tile, of_window + self.parameters.flit_words)),
             below.eq(Mux(ends, next_window, of_row + task.below)),
         ]
         with m.If(self.start):
@@ -78,10 +80,10 @@ class MapWalk(wiring.Component):
                 m.d.sync += [self.place.eq(below), of_row.eq(below)]
             with m.If(ends):
                 m.d.sync += of_window.eq(next_window)
-                with m.If(tile_ends["channels"]):
+                with m.If(window.tile):
                     m.d.sync += of_tile.eq(next_tile)
-                    with m.If(tile_ends["row"]):
+                    with m.If(window.row):
                         m.d.sync += of_line.eq(next_tile)
-                        with m.If(tile_ends["map"]):
+                        with m.If(window.map):
                             m.d.sync += of_map.eq(next_tile)
         return m

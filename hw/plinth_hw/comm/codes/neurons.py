@@ -10,8 +10,8 @@ the sign of its coefficient asks for, in the order of the gather's sums, so that
 gather finds of any elements in between; likewise what is found of the lowest is at most that. Before a max-pool of 2x2
 a neuron waits for the largest of its window's lowest values above 0, of which only the magnitude counts.
 
-Throughput: a window of T x T' elements in 2 T T' cycles. Latency: a window, and that of two
-:class:`~plinth_hw.comm.line_sums.LineSums`.
+Throughput: a window of T x T' elements in 2 T T' cycles. Latency: a window, that of two
+:class:`~plinth_hw.comm.line_sums.LineSums` and of an adder, or two with a map, and four cycles.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.block_turn import BlockTurn, Order
-from plinth_hw.comm.codes.masks import grid_walk
+from plinth_hw.comm.codes.window_walk import grid_walk
 from plinth_hw.comm.line_sums import LineSums, last_places
 from plinth_hw.isa.codes import FRACTION_BITS
 from plinth_hw.isa.formats import FP32
@@ -38,6 +38,8 @@ from plinth_hw.lib.fifo import FIFO
 PLACES = 16
 MAGNITUDE = unsigned(FP32.bits - 1)
 _HIGH = data.StructLayout({"magnitude": MAGNITUDE, "above": 1})
+#: A sum: ``above`` 0, as a highest value; ``zero``, what a lowest one that is not above 0 counts as.
+_SUM = data.StructLayout({"magnitude": MAGNITUDE, "above": 1, "zero": 1})
 #: What is added to neurons of windows that are not yet summed: of four of the largest.
 ADDED = 64
 
@@ -143,16 +145,19 @@ class LiveNeurons(wiring.Component):
             takes.eq(second.o.valid & second.o.ready), added.o.ready.eq(takes & ends),
             of_map.o.ready.eq(takes & self.adds & ~place.low),
         ]
+        # What comes out of the FIFOs is added from registers.
+        words = [Signal(self.words, name=f"{name}_operand", reset_less=True) for name in ("sum", "added", "map")]
+        m.d.sync += [word.eq(queue.payload) for word, queue in zip(words, (second.o, added.o, of_map.o), strict=True)]
         m.d.sync += left.eq(stepped(left, self.o.valid & self.o.ready, takes & ~place.low))
         adders, map_adders = ([FloatAdder(FP32) for _ in range(self.words.length)] for _ in range(2))
         latency, sums = adders[0].latency, Signal(self.words, name="with_added")
         m.submodules.later = later = DelayLine(self.words, latency)
-        m.d.comb += later.i.eq(of_map.o.payload)
+        m.d.comb += later.i.eq(words[2])
         for lane, (adder, map_adder) in enumerate(zip(adders, map_adders, strict=True)):
             m.submodules[f"adder_{lane}"], m.submodules[f"map_adder_{lane}"] = adder, map_adder
-            m.d.comb += [adder.a.eq(second.o.payload[lane]), adder.b.eq(added.o.payload[lane]), map_adder.a.eq(adder.o),
+            m.d.comb += [adder.a.eq(words[0][lane]), adder.b.eq(words[1][lane]), map_adder.a.eq(adder.o),
                          map_adder.b.eq(later.o[lane]), sums[lane].eq(Mux(self.adds, map_adder.o, adder.o))]
-        biased, of_biased = delayed(m, "taken", takes, latency), delayed(m, "place", place, latency)
+        biased, of_biased = delayed(m, "taken", takes, 1 + latency), delayed(m, "place", place, 1 + latency)
         valid, of_sum = Signal(name="sum_valid"), Signal(self.place, name="place_of_sum")
         m.d.comb += [valid.eq(Mux(self.adds, delayed(m, "biased", biased, latency), biased)),
                      of_sum.eq(Mux(self.adds, delayed(m, "of_biased", of_biased, latency), of_biased))]
@@ -177,30 +182,39 @@ class LiveNeurons(wiring.Component):
         m.submodules.highs = highs = FIFO(data.ArrayLayout(_HIGH, self.words.length), PLACES)
         m.submodules.live = live = FIFO(unsigned(self.words.length), PLACES)
         wiring.connect(m, live.o, wiring.flipped(self.o))
+        # A sum and what it is of.
+        found = Signal(data.ArrayLayout(_SUM, self.words.length), name="found", reset_less=True)
+        found_valid, found_place = Signal(name="found_valid"), Signal(self.place, name="found_place", reset_less=True)
+        m.d.sync += [found_valid.eq(valid), found_place.eq(place)]
         coming, known = ([Signal(data.ArrayLayout(MAGNITUDE, self.words.length), name=f"{name}_{half}")
                           for half in halves] for name in ("coming", "known"))
         complete, waits, pops = (Signal(name=name, init=name == "waits") for name in ("complete", "waits", "pops"))
         last = last_places(self.matrices, self, results=True)
         row, column, _ = grid_walk(m, "neuron", pops, last, bits)
         largest = select([largest_low.as_value() for largest_low in known], column[1:])
-        m.d.comb += [highs.i.valid.eq(valid & ~place.low), live.i.valid.eq(pops), highs.o.ready.eq(pops),
+        m.d.comb += [highs.i.valid.eq(found_valid & ~found_place.low), live.i.valid.eq(pops), highs.o.ready.eq(pops),
                      pops.eq(highs.o.valid & ~(self.pools & waits))]
+        begins = ~found_place.odd & ~found_place.column[0]
         for lane in lanes:
             magnitude, negative, none = sums[lane][:-1], sums[lane][-1], Signal(name=f"none_{lane}")
             low, high, read = Signal(MAGNITUDE, name=f"low_{lane}"), highs.i.payload[lane], highs.o.payload[lane]
+            m.d.comb += none.eq(sums[lane][FRACTION_BITS:-1].all() & sums[lane][:FRACTION_BITS].any())
+            m.d.sync += [
+                found[lane].magnitude.eq(magnitude), found[lane].above.eq((magnitude != 0) & (~negative | none)),
+                found[lane].zero.eq(negative | none),
+            ]
             m.d.comb += [
-                none.eq(sums[lane][FRACTION_BITS:-1].all() & sums[lane][:FRACTION_BITS].any()),
-                low.eq(Mux(negative | none, 0, magnitude)), high.magnitude.eq(magnitude),
-                high.above.eq((magnitude != 0) & (~negative | none)),
+                low.eq(Mux(found[lane].zero, 0, found[lane].magnitude)), high.magnitude.eq(found[lane].magnitude),
+                high.above.eq(found[lane].above),
                 # What is no number is larger than all that are.
                 live.i.payload[lane].eq(read.above & ~(self.pools & (
                     read.magnitude < largest.word_select(lane, MAGNITUDE.width)))),
             ]
             for half, largest_low in enumerate(coming):
-                begins = ~place.odd & ~place.column[0]
-                with m.If(valid & place.low & (place.column[1:] == half) & (begins | (low > largest_low[lane]))):
+                with m.If(found_valid & found_place.low & (found_place.column[1:] == half)
+                          & (begins | (low > largest_low[lane]))):
                     m.d.sync += largest_low[lane].eq(low)
-        m.d.sync += complete.eq(self.pools & valid & place.low & place.odd & place.last)
+        m.d.sync += complete.eq(self.pools & found_valid & found_place.low & found_place.odd & found_place.last)
         with m.If(complete):
             m.d.sync += [waits.eq(0), *(old.eq(new) for old, new in zip(known, coming, strict=True))]
         with m.Elif(pops & row[0] & (column == last["across"])):
