@@ -2,16 +2,16 @@
 
 ::
 
-    job -> groups -> array rows (set, r) -> spans: s, c, f -> RowLoad -> VectorMemory -> lines of F words -> filter bus
-                                                                 |        (a ring)
-                                                             read port
+    job -> groups -> rows (set, r) -> spans: s, c, f -> slice -> RowLoad -> VectorMemory -> lines of F words -> bus
+                                                                    |        (a ring)
+                                                                read port
 
 In the ring the filters of an array row are a matrix of taps t (rows) and filters f (columns). Neighbours in memory are
 filters (``w_filter`` = 1: a span a tap), channels (``w_channel`` = 1: a span a kernel column and filter), or neither
 (spans of a word); the vector memory takes rows and columns alike and is read by rows, so the second case is a
 transpose. Taps that the filter does not have are +0 and not read.
 
-A row's lines go out when its PEs have a free half. Latency: 4 cycles from a job to its first request, 6 from the last
+A row's lines go out when its PEs have a free half. Latency: 5 cycles from a job to its first request, 6 from the last
 beat of a row to its first line on the bus. Throughput: a beat a cycle in and a line a cycle out, less two of either a
 row. Loads run ahead as far as the ring has room.
 """
@@ -25,8 +25,8 @@ from amaranth.utils import bits_for
 
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.lib.delay import delayed
-from plinth_hw.lib.fifo import FIFO
-from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied
+from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied, copied_less
 from plinth_hw.memory.banks import line_bits
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
@@ -81,8 +81,8 @@ class FilterLoader(wiring.Component):
         m.submodules.load = load = RowLoad(sizes.parameters, 1, 8, clipped=True, packing=sizes.parameters.packing,
                                            far=True)
         m.submodules.memory = memory = VectorMemory(sizes.lanes, self.lines, sizes.operand_bits)
-        m.submodules.written = written = FIFO(row, ROWS)
-        m.submodules.drained = drained = FIFO(row, ROWS)
+        m.submodules.written = written = FIFO(row, ROWS, Storage.HEAD)
+        m.submodules.drained = drained = FIFO(row, ROWS, Storage.HEAD)
         wiring.connect(m, wiring.flipped(self.port), load.port)
         # Rows and lines of the ring that are free.
         taken, freed = Signal(count, name="taken"), Signal(count, name="freed")
@@ -99,7 +99,8 @@ class FilterLoader(wiring.Component):
         sizes, record = self.sizes, rows.payload
         job, accepted = Signal(sizes.filter_job, name="job"), Signal(name="accepted")
         task = copied(m, self.task, "w_row w_column w_channel w_filter w_set w_group filter_step tap_channels "
-                                    "tap_columns set_rows sets", accepted)
+                                    "tap_columns", accepted)
+        less = copied_less(m, self.task, "tap_columns set_rows sets", accepted)
         m.d.comb += accepted.eq(self.job.valid & self.job.ready)
         address = unsigned(sizes.operand_address_bits)
         at = Signal(data.StructLayout(dict.fromkeys(("group", "set", "row", "s", "c", "f"), address)), name="at")
@@ -109,30 +110,34 @@ class FilterLoader(wiring.Component):
 
         # What is the same for all spans of a group.
         straight = Signal()
-        chunk, spans_f, filters = (Signal(8, name=name) for name in ("chunk", "spans_f", "filters"))
+        chunk, last_f, filters = (Signal(8, name=name) for name in ("chunk", "last_f", "filters"))
         taps = Signal(sizes.tap_bits)
         size = Signal(range(self.lines + 1))
         place = Signal(line_bits(self.lines))
+        # Of the place and the size a cycle ago: they are the same when a row asks for room. ``empty`` may come late.
         wraps, empty = Signal(name="wraps"), Signal(name="empty")
+        s_last, c_last, f_last, r_last = (Signal(name=name) for name in ("s_last", "c_last", "f_last", "r_last"))
+        around = Signal.like(record.takes, name="around")
+        m.d.sync += [empty.eq(free == self.lines), wraps.eq(place + size > self.lines),
+                     around.eq(size + self.lines - place)]
         m.d.comb += [
-            empty.eq(free == self.lines), wraps.eq(place + size > self.lines),
-            record.base.eq(Mux(wraps | empty, 0, place)),
-            record.takes.eq(size + Mux(wraps & ~empty, self.lines - place, 0)),
+            record.base.eq(Mux(wraps | empty, 0, place)), record.takes.eq(Mux(wraps & ~empty, around, size)),
             record.taps.eq(taps), record.filters.eq(filters), record.chunk.eq(chunk), record.across.eq(~straight),
             record.tap_lines.eq((task.filter_step + sizes.feed - 1) >> sizes.feed_bits),
-            record.last.eq((set_ == task.sets - 1) & (r == task.set_rows - 1)),
+            record.last.eq((set_ == less.sets) & r_last),
         ]
 
-        span, there, rest = load.i.payload, Signal(name="there"), Signal(CHANNEL_BITS, name="rest")
-        s_last, c_last, f_last, r_last = (Signal(name=name) for name in ("s_last", "c_last", "f_last", "r_last"))
+        # Spans are cut from registers.
+        m.submodules.spans = spans = FIFO(load.i.payload.shape(), 2, Storage.HEAD)
+        wiring.connect(m, spans.o, load.i)
+        span, there, rest = spans.i.payload, Signal(name="there"), Signal(CHANNEL_BITS, name="rest")
         m.d.comb += [
-            there.eq((left.rows != 0) & (s < job.columns) & (c < left.channels)),
-            rest.eq(left.channels - c),
+            there.eq((left.rows != 0) & (s < job.columns) & (rest != 0)),
             span.address.eq(at.f), span.task.eq(job.number), span.any.eq(there), span.low.eq(0),
             span.columns.eq(Mux(straight, filters, chunk)),
             span.high.eq(Mux(straight, filters, Mux(rest < chunk, rest, chunk)) - 1),
-            s_last.eq(s == task.tap_columns - 1), c_last.eq(c + chunk >= task.tap_channels),
-            f_last.eq(f == spans_f - 1), r_last.eq(r == task.set_rows - 1),
+            s_last.eq(s == less.tap_columns), c_last.eq(c + chunk >= task.tap_channels),
+            f_last.eq(f == last_f), r_last.eq(r == less.set_rows),
             span.last.eq(s_last & c_last & f_last),
         ]
         with m.FSM():
@@ -140,35 +145,35 @@ class FilterLoader(wiring.Component):
                 m.d.comb += self.job.ready.eq(1)
                 payload = self.job.payload
                 m.d.sync += [job.eq(payload), at.group.eq(payload.address), left.groups.eq(payload.groups),
-                             left.filters.eq(payload.filters)]
+                             left.filters.eq(payload.filters),
+                             taps.eq(self.task.tap_columns * self.task.tap_channels)]
                 with m.If(accepted):
                     m.next = "GROUP"
             with m.State("GROUP"):
                 m.d.sync += [
                     straight.eq(task.w_filter == 1),
                     filters.eq(Mux(left.filters < task.filter_step, left.filters, task.filter_step)),
-                    taps.eq(task.tap_columns * task.tap_channels),
                     chunk.eq(Mux((task.w_channel == 1) & (task.w_filter != 1), task.tap_channels, 1)),
                     at.set.eq(at.group), at.row.eq(at.group), left.channels.eq(job.channels), left.rows.eq(job.rows),
                     set_.eq(0), r.eq(0),
                 ]
-                m.next = "SIZE"
-            with m.State("SIZE"):
                 # Columns of B filters, of a line a tap each.
                 most = -(-sizes.parameters.psum_words // sizes.lanes)
-                m.d.sync += [
-                    spans_f.eq(Mux(straight, 1, filters)),
-                    size.eq(taps * sum((task.filter_step > number * sizes.lanes for number in range(1, most)), 1)),
-                ]
+                m.d.sync += size.eq(taps * sum((task.filter_step > number * sizes.lanes for number in range(1, most)),
+                                               1))
+                m.next = "PLACE"
+            with m.State("PLACE"):
+                m.d.sync += last_f.eq(Mux(straight, 0, filters - 1))
                 m.next = "ROW"
             with m.State("ROW"):
-                m.d.sync += [at.s.eq(at.row), at.c.eq(at.row), at.f.eq(at.row), s.eq(0), c.eq(0), f.eq(0)]
+                m.d.sync += [at.s.eq(at.row), at.c.eq(at.row), at.f.eq(at.row), s.eq(0), c.eq(0), f.eq(0),
+                             rest.eq(left.channels)]
                 with m.If(record.takes <= free):
                     m.d.comb += [rows.valid.eq(1), taken.eq(record.takes)]
                     m.d.sync += place.eq(record.base + size)
                     m.next = "SPANS"
             with m.State("SPANS"):
-                m.d.comb += load.i.valid.eq(1)
+                m.d.comb += spans.i.valid.eq(1)
                 following = {name: Signal(address, name=f"following_{name}") for name in ("c", "s", "row", "set")}
                 m.d.comb += [
                     following["c"].eq(at.c + sizes.step(task.w_channel)),
@@ -176,13 +181,14 @@ class FilterLoader(wiring.Component):
                     following["row"].eq(at.row + sizes.step(task.w_row)),
                     following["set"].eq(at.set + sizes.step(task.w_set)),
                 ]
-                with m.If(load.i.ready):
+                with m.If(spans.i.ready):
                     m.d.sync += [at.f.eq(at.f + sizes.step(task.w_filter)), f.eq(f + 1)]
                     with m.If(f_last):
-                        m.d.sync += [at.c.eq(following["c"]), at.f.eq(following["c"]), f.eq(0), c.eq(c + chunk)]
+                        m.d.sync += [at.c.eq(following["c"]), at.f.eq(following["c"]), f.eq(0), c.eq(c + chunk),
+                                     rest.eq(Mux(rest < chunk, 0, rest - chunk))]
                     with m.If(f_last & c_last):
                         m.d.sync += [at.s.eq(following["s"]), at.c.eq(following["s"]), at.f.eq(following["s"]),
-                                     c.eq(0), s.eq(s + 1)]
+                                     c.eq(0), s.eq(s + 1), rest.eq(left.channels)]
                     with m.If(span.last):
                         m.d.sync += [at.row.eq(following["row"]), r.eq(r + 1),
                                      left.rows.eq(Mux(left.rows == 0, 0, left.rows - 1))]
@@ -203,7 +209,8 @@ class FilterLoader(wiring.Component):
                                 m.next = "JOB"
 
     def _write(self, m: Module, load: RowLoad, memory: VectorMemory, rows: Any) -> None:
-        """Beats into the ring; a row is taken when it is complete."""
+        """Beats into the ring, written from registers; a row is taken when it is complete: it is read two cycles after
+        the last write at the earliest."""
         sizes, record = self.sizes, rows.payload
         lane_bits = sizes.lane_bits
         beat = Signal(load.o.payload.shape(), name="beat")
@@ -218,21 +225,22 @@ class FilterLoader(wiring.Component):
         write = memory.write
         column = beat.column
         low = column[:lane_bits]
-        m.d.comb += [
-            first.eq(column <= 0),
-            write.enable.eq(valid), write.mask.eq(beat.mask), write.capacity.eq(record.taps),
+        line = Signal.like(write.line, name="line")
+        m.d.comb += first.eq(column <= 0)
+        m.d.sync += [
+            write.enable.eq(valid), write.mask.eq(beat.mask), write.capacity.eq(record.taps), write.line.eq(line),
             write.along_rows.eq(record.across),
             *(write.data[lane].eq(Mux(beat.real[lane], beat.data[lane], 0)) for lane in range(sizes.lanes)),
         ]
         with m.If(record.across):
-            m.d.comb += [write.line.eq(record.base + column_line + tap + column),
-                         write.column_low.eq(filter_[:lane_bits]),
+            m.d.comb += line.eq(record.base + column_line + tap + column)
+            m.d.sync += [write.column_low.eq(filter_[:lane_bits]),
                          write.skew.eq(tap[:lane_bits] + low + filter_[:lane_bits])]
         with m.Else():
-            m.d.comb += [write.line.eq(Mux(first, record.base + tap - Mux(column < 0, record.taps, 0), row_line)),
-                         write.column_low.eq(low), write.skew.eq(tap[:lane_bits] + low)]
+            m.d.comb += line.eq(Mux(first, record.base + tap - Mux(column < 0, record.taps, 0), row_line))
+            m.d.sync += [write.column_low.eq(low), write.skew.eq(tap[:lane_bits] + low)]
         with m.If(valid):
-            m.d.sync += row_line.eq(write.line + record.taps)
+            m.d.sync += row_line.eq(line + record.taps)
             with m.If(beat.row_last):
                 with m.If(~record.across):
                     m.d.sync += tap.eq(tap + 1)

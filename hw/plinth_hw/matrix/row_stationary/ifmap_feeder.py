@@ -14,7 +14,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.matrix.row_stationary.interface import ID_BITS
-from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
+from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied, copied_less
 from plinth_hw.memory.banks import BankReadPort
 from plinth_hw.shapes import shape_of
 
@@ -55,8 +55,9 @@ class IfmapFeeder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        job, taken = Signal(sizes.feed_job, name="job"), Signal(name="taken")
-        task = copied(m, self.task, "images rows id_rows row_stride row_dilation sets set_rows stream_lines ids", taken)
+        last_group, taken = Signal(GROUP_BITS, name="last_group"), Signal(name="taken")
+        task = copied(m, self.task, "id_rows row_stride row_dilation stream_lines", taken)
+        last = copied_less(m, self.task, "images rows sets set_rows stream_lines ids", taken)
         m.d.comb += taken.eq(self.job.valid & self.job.ready)
         room = Signal(range(sizes.array.ifmap_lines + 1), init=sizes.array.ifmap_lines)
         begins = Signal()
@@ -69,17 +70,17 @@ class IfmapFeeder(wiring.Component):
         line, number = Signal(COUNT_BITS, name="line"), Signal(ID_BITS, name="number")
         read, last_id, last_line = Signal(name="read"), Signal(name="last_id"), Signal(name="last_line")
         m.d.comb += [first.eq(Mux(half, sizes.half_words // sizes.feed, 0)),
-                     last_id.eq(number == task.ids - 1), last_line.eq(line == task.stream_lines - 1)]
+                     last_id.eq(number == last.ids), last_line.eq(line == last.stream_lines)]
         with m.FSM():
             with m.State("JOB"):
                 m.d.comb += self.job.ready.eq(1)
-                m.d.sync += [job.eq(self.job.payload), group.eq(0)]
+                m.d.sync += [last_group.eq(self.job.payload.groups - 1), group.eq(0)]
                 with m.If(taken & self.job.payload.first):
                     m.next = "IDS"
                 with m.Elif(taken):
                     m.next = "LOADED"
             # The last line of the task before is on the bus when this state comes, at the latest.
-            with m.State("IDS"), m.If(self._ids(m, task)):
+            with m.State("IDS"), m.If(self._ids(m, task, last)):
                 m.next = "LOADED"
             with m.State("LOADED"):
                 m.d.sync += [own.eq(first), place.eq(first), line.eq(0), number.eq(0)]
@@ -97,7 +98,7 @@ class IfmapFeeder(wiring.Component):
                     m.next = "ROOM"
                     with m.If(last_line):
                         m.d.sync += [line.eq(0), own.eq(first), place.eq(first), group.eq(group + 1)]
-                        with m.If(group == job.groups - 1):
+                        with m.If(group == last_group):
                             m.d.comb += self.released.eq(1)
                             m.d.sync += half.eq(~half)
                             m.next = "JOB"
@@ -118,7 +119,7 @@ class IfmapFeeder(wiring.Component):
         m.d.comb += [self.ifmaps.eq(ifmaps), self.line_done.eq(ends)]
         return m
 
-    def _ids(self, m: Module, task: data.View) -> Value:
+    def _ids(self, m: Module, task: data.View, last: data.View) -> Value:
         """Writes a part of the ids a cycle, columns, then rows; returns when it is the last one.
 
         Column (image, y): image id_rows + y row_stride. Row (set, r): set images id_rows + r row_dilation, which is
@@ -132,8 +133,8 @@ class IfmapFeeder(wiring.Component):
         following = Signal(ID_BITS)
         parts = Signal(shape.id_write)
         m.d.comb += [
-            inner_last.eq(inner == Mux(is_row, task.set_rows, task.rows) - 1),
-            outer_last.eq(outer == Mux(is_row, task.sets, task.images) - 1),
+            inner_last.eq(inner == Mux(is_row, last.set_rows, last.rows)),
+            outer_last.eq(outer == Mux(is_row, last.sets, last.images)),
             following.eq(base + Mux(is_row, set_step, task.id_rows)),
             done.eq(is_row & inner_last & outer_last),
             self.ids.eq(parts),

@@ -2,15 +2,15 @@
 
 ::
 
-    job -> widths of the map's part (SIZE, WORDS) -> ids: set, image, row -> spans -> RowLoad -> BankArray <- feeder
-                                                          columns of a stream      |
-                                                                               read port
+    job -> widths of the map's part -> ids: set, image, row -> spans -> slice -> RowLoad -> BankArray <- feeder
+           (SIZE, WORDS)                    columns of a stream                     |
+                                                                                read port
 
 The stream of an id is its row's columns one behind the other, each ``run`` = tap_channels window_run operands. It is
 read as one span if these are neighbours in memory, else a span a column. What lies outside the map is +0 and not read:
 a whole stream in one span. Streams follow each other in whole lines.
 
-Latency: 6 cycles from a job to its first request; a load counts as full 4 cycles after its last beat. Throughput: a
+Latency: 7 cycles from a job to its first request; a load counts as full 4 cycles after its last beat. Throughput: a
 beat a cycle, less one an id.
 """
 
@@ -22,7 +22,7 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.lib.delay import delayed
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied
 from plinth_hw.memory.banks import BankArray, BankReadPort
 from plinth_hw.memory.channel import RowLoad
@@ -101,9 +101,9 @@ class IfmapBuffer(wiring.Component):
         words = Array(Signal(bits, name=f"words_{name}") for name in ("all", "low", "high"))
         which = Signal(range(3))
         merged = Signal()
-        rest = Signal(COLUMN_SHAPE)
-        m.d.comb += [rest.eq(task.map_columns - job.column),
-                     record.half.eq(half), record.run.eq(run), record.ids.eq(task.ids),
+        # Columns of the stream before the map, and before its end, of both signs.
+        before, rest = Signal(COLUMN_SHAPE, name="before"), Signal(COLUMN_SHAPE, name="rest")
+        m.d.comb += [record.half.eq(half), record.run.eq(run), record.ids.eq(task.ids),
                      record.pitch.eq(task.stream_lines << sizes.feed_bits)]
 
         # Where the walk is: address of the set, image, row and column; what is left.
@@ -114,7 +114,12 @@ class IfmapBuffer(wiring.Component):
         row = Signal(ROW_SHAPE)
         column = Signal(COUNT_BITS)
         whole, absent = Signal(name="whole"), Signal(name="absent")
-        span = load.i.payload
+        # Of a run, that there is.
+        last_word = Signal(bits, name="last_word")
+        # Spans are cut from registers.
+        m.submodules.spans = spans = FIFO(load.i.payload.shape(), 2, Storage.HEAD)
+        wiring.connect(m, spans.o, load.i)
+        span = spans.i.payload
         inside = Signal()
         m.d.comb += [
             inside.eq((column >= columns[1]) & (column < columns[2])),
@@ -122,7 +127,7 @@ class IfmapBuffer(wiring.Component):
             span.last.eq(whole | (column == task.stream_columns - 1)),
             span.columns.eq(Mux(whole, words[0], run)),
             span.low.eq(Mux(whole, words[1], 0)),
-            span.high.eq(Mux(whole, words[2], Mux(channels < task.tap_channels, channels, run)) - 1),
+            span.high.eq(Mux(whole, words[2] - 1, last_word)),
             span.any.eq(~absent & (whole | inside)),
         ]
         following = Signal(address)
@@ -137,8 +142,7 @@ class IfmapBuffer(wiring.Component):
                 m.d.sync += [
                     run.eq(Mux(task.tap_channels == 1, task.window_run, task.tap_channels)),
                     columns[0].eq(task.stream_columns),
-                    columns[1].eq(_clamped(-job.column, task.stream_columns)),
-                    columns[2].eq(_clamped(rest, task.stream_columns)),
+                    before.eq(-job.column), rest.eq(task.map_columns - job.column),
                     at.set.eq(job.address), at.image.eq(job.address), at.row.eq(job.address),
                     left.sets.eq(task.sets), left.images.eq(task.images), left.rows.eq(task.id_rows),
                     channels.eq(job.channels), row.eq(job.row),
@@ -147,6 +151,9 @@ class IfmapBuffer(wiring.Component):
             with m.State("WORDS"):
                 m.d.sync += [words[which].eq(columns[which][:bits] * run), which.eq(which + 1),
                              merged.eq(task.x_column == run)]
+                with m.If(which == 0):
+                    m.d.sync += [columns[1].eq(_clamped(before, task.stream_columns)),
+                                 columns[2].eq(_clamped(rest, task.stream_columns))]
                 with m.If((which == 2) & loads.ready):
                     m.d.comb += loads.valid.eq(1)
                     m.d.sync += half.eq(~half)
@@ -156,13 +163,14 @@ class IfmapBuffer(wiring.Component):
                 m.d.comb += outside.eq((row < 0) | (row >= task.map_rows) | (channels == 0)
                                        | (columns[2] <= columns[1]))
                 m.d.sync += [absent.eq(outside), whole.eq(outside | (merged & (channels >= task.tap_channels))),
-                             at.column.eq(at.row), column.eq(0)]
+                             at.column.eq(at.row), column.eq(0),
+                             last_word.eq(Mux(channels < task.tap_channels, channels, run) - 1)]
                 m.next = "SPANS"
             with m.State("SPANS"):
-                m.d.comb += load.i.valid.eq(1)
-                with m.If(load.i.ready):
+                m.d.comb += spans.i.valid.eq(1)
+                with m.If(spans.i.ready):
                     m.d.sync += [at.column.eq(at.column + sizes.step(task.x_column)), column.eq(column + 1)]
-                with m.If(load.i.ready & span.last):
+                with m.If(spans.i.ready & span.last):
                     m.d.sync += [at.row.eq(following), left.rows.eq(left.rows - 1), row.eq(row + 1)]
                     m.next = "ROW"
                     with m.If(left.rows == 1):

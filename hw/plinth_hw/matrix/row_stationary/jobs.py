@@ -186,3 +186,12 @@ def copied(m: Module, task: Any, names: str, when: Value) -> data.View:
     with m.If(when):
         m.d.sync += [copy[name].eq(task[name]) for name in fields]
     return copy
+
+
+def copied_less(m: Module, task: Any, names: str, when: Value) -> data.View:
+    """Registers for some fields of a task less 1, copied when ``when`` is set: what a count from 0 on ends at."""
+    fields = {name: task[name].shape() for name in names.split()}
+    copy = Signal(data.StructLayout(fields), name="task_less")
+    with m.If(when):
+        m.d.sync += [copy[name].eq(task[name] - 1) for name in fields]
+    return copy

@@ -2,8 +2,8 @@
 
 ::
 
-    preload:  batch -> PsumSpans -> RowLoad -> lines of F words -> banks -> opened
-    store:    batch -> PsumSpans (a step at a time, as results come) -> RowStore -> lines of F words <- banks
+    preload:  batch -> PsumSpans -> RowLoad -> lines of F words -> slice -> banks -> opened
+    store:    batch -> PsumSpans (a step at a time, as results come) -> RowStore -> lines of F words -> slice <- banks
                                                                           |
                                                                        responses -> end of task
 
@@ -16,14 +16,14 @@ task's.
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.isa.operations import ErrorCode
 from plinth_hw.lib.delay import delayed
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.conversion import from_memory, store_latency, to_memory
 from plinth_hw.matrix.row_stationary.jobs import Sizes
 from plinth_hw.matrix.row_stationary.psums import PsumBanks, line_layout
@@ -130,7 +130,6 @@ class Preload(wiring.Component):
             self.job.ready.eq(~loading & (~self.task.accumulate | spans.job.ready)),
             spans.task.eq(self.task), spans.job.payload.eq(self.job.payload),
             spans.job.valid.eq(take & self.task.accumulate), spans.allowed.eq(1),
-            self.opened.eq((take & ~self.task.accumulate) | (lines.o.valid & lines.o.ready & lines.o.payload.last)),
         ]
         with m.If(spans.job.valid & spans.job.ready):
             m.d.sync += loading.eq(1)
@@ -151,13 +150,20 @@ class Preload(wiring.Component):
             places.o.ready.eq(load.o.valid & load.o.ready & beat.row_last),
             self.words.eq(Mux(load.o.valid & load.o.ready, beat.words, 0)),
         ]
-        line, write = lines.o.payload, self.line_write
+        # What the banks are told comes from registers.
+        m.submodules.given = given = FIFO(data.StructLayout({
+            "line": line_layout(sizes), "last": unsigned(1)}), 2, Storage.HEAD)
+        line, write = lines.o.payload, given.i.payload.line
         bits = sizes.parameters.word_bits
         words = kept.as_value().word_select(line.number, bits * sizes.feed)
         m.d.comb += [
-            write.valid.eq(lines.o.valid), lines.o.ready.eq(write.ready),
-            write.payload.place.eq(line.place), write.payload.mask.eq(line.mask),
-            Cat(write.payload.words).eq(Cat(from_memory(sizes.parameters, sizes.parameters.sum_format, [
+            given.i.valid.eq(lines.o.valid), lines.o.ready.eq(given.i.ready),
+            self.line_write.payload.eq(given.o.payload.line), self.line_write.valid.eq(given.o.valid),
+            given.o.ready.eq(self.line_write.ready), given.i.payload.last.eq(line.last),
+            self.opened.eq((take & ~self.task.accumulate)
+                           | (given.o.valid & given.o.ready & given.o.payload.last)),
+            write.place.eq(line.place), write.mask.eq(line.mask),
+            Cat(write.words).eq(Cat(from_memory(sizes.parameters, sizes.parameters.sum_format, [
                 words.word_select(number, bits) for number in range(sizes.feed)]))),
         ]
         with m.If(lines.i.valid & lines.i.ready):
@@ -211,7 +217,9 @@ class Store(wiring.Component):
         steps = Signal(sizes.psum_bits + 1)
         freed = Signal()
         m.d.sync += steps.eq(steps + self.final - spans.begins)
-        fetch = store.fetch.payload
+        m.submodules.given = given = FIFO(lines.o.payload.shape(), 2, Storage.HEAD)
+        wiring.connect(m, lines.o, given.i)
+        fetch, line = store.fetch.payload, given.o
         m.d.comb += [
             spans.task.eq(self.task), spans.job.payload.eq(self.job.payload), spans.allowed.eq(steps != 0),
             store.i_rows.payload.eq(spans.o.payload.span), store.i_rows.valid.eq(spans.o.valid & places.i.ready),
@@ -221,17 +229,16 @@ class Store(wiring.Component):
             lines.i.payload.place.eq(places.o.payload), lines.i.payload.column.eq(fetch.column),
             lines.i.payload.mask.eq(fetch.mask), lines.i.payload.last.eq(fetch.last),
             places.o.ready.eq(store.fetch.valid & store.fetch.ready & fetch.row_last),
-            self.line_read.valid.eq(lines.o.valid), self.line_read.payload.eq(lines.o.payload.place),
-            lines.o.ready.eq(self.line_read.ready),
-            freed.eq(lines.o.valid & lines.o.ready & lines.o.payload.last),
+            self.line_read.valid.eq(line.valid), self.line_read.payload.eq(line.payload.place),
+            line.ready.eq(self.line_read.ready), freed.eq(line.valid & line.ready & line.payload.last),
             self.blocked.eq(self.job.valid & ~self.job.ready), self.words.eq(store.words),
         ]
 
         # Lines back to beats.
-        read = data.StructLayout({"valid": 1, "ends": 1, "number": lines.o.payload.number.shape()})
+        read = data.StructLayout({"valid": 1, "ends": 1, "number": line.payload.number.shape()})
         reads = Signal(read)
-        m.d.comb += [reads.valid.eq(lines.o.valid & lines.o.ready), reads.ends.eq(lines.o.payload.beat_last),
-                     reads.number.eq(lines.o.payload.number)]
+        m.d.comb += [reads.valid.eq(line.valid & line.ready), reads.ends.eq(line.payload.beat_last),
+                     reads.number.eq(line.payload.number)]
         parameters = sizes.parameters
         reads = delayed(m, "read", reads, PsumBanks.line_latency + store_latency(parameters))
         words = to_memory(m, platform, parameters, parameters.sum_format,

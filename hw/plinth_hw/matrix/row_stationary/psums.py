@@ -17,7 +17,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
-from plinth_hw.lib.fifo import FIFO
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.rotator import rotate
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
 from plinth_hw.matrix.row_stationary.spans import place_layout
@@ -233,25 +233,38 @@ class Results(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        record = data.StructLayout({"job": sizes.psum_job, "windows": unsigned(COUNT_BITS),
-                                    "interleaved_windows": unsigned(8), "filter_step": unsigned(8)})
-        m.submodules.rounds = rounds = FIFO(record, ROUNDS)
-        queued, head = rounds.i.payload, rounds.o.payload
-        m.d.comb += [queued.job.eq(self.job.payload), rounds.i.valid.eq(self.job.valid),
-                     self.job.ready.eq(rounds.i.ready),
-                     *(queued[name].eq(self.task[name]) for name in ("windows", "interleaved_windows", "filter_step")),
-                     self.busy.eq(rounds.o.valid)]
+        #: A round: last filter of a window, last window of a step; whether a group has one step, and a round one group.
+        record = data.StructLayout({
+            "job": sizes.psum_job, "windows": unsigned(COUNT_BITS), "interleaved_windows": unsigned(8),
+            "last_filter": unsigned(8), "last_interleaved": unsigned(8), "one_step": unsigned(1),
+            "one_group": unsigned(1)})
+        m.submodules.rounds = rounds = FIFO(record, ROUNDS, Storage.HEAD)
+        task, queued, head = self.task, rounds.i.payload, rounds.o.payload
+        m.d.comb += [
+            queued.job.eq(self.job.payload), rounds.i.valid.eq(self.job.valid), self.job.ready.eq(rounds.i.ready),
+            queued.windows.eq(task.windows), queued.interleaved_windows.eq(task.interleaved_windows),
+            queued.last_filter.eq(task.filter_step - 1), queued.last_interleaved.eq(task.interleaved_windows - 1),
+            queued.one_step.eq(task.windows <= task.interleaved_windows),
+            queued.one_group.eq(self.job.payload.groups == 1), self.busy.eq(rounds.o.valid),
+        ]
         filter_, interleaved = Signal(8, name="filter"), Signal(8, name="interleaved")
-        group = Signal(GROUP_BITS)
-        windows = Signal(COUNT_BITS + 1)
+        # Groups behind the one at hand, and windows of steps that are done.
+        groups, windows = Signal(GROUP_BITS, name="groups"), Signal(COUNT_BITS + 1, name="windows")
         word = Signal(sizes.psum_bits)
+        # Steps of a group end at least three cycles apart (``least_slots``): whether the next one is its last is found
+        # in these, of the first one when the round comes.
+        first_step, first_group = Signal(init=1, name="first_step"), Signal(init=1, name="first_group")
+        following = Signal(COUNT_BITS + 2, name="following")
+        last_step, last_group = Signal(name="last_step"), Signal(name="last_group")
         filter_last, slot_last, step_last, group_last = (Signal(name=name) for name in (
             "filter_last", "slot_last", "step_last", "group_last"))
+        m.d.sync += [following.eq(windows + head.interleaved_windows), last_step.eq(following >= head.windows),
+                     last_group.eq(groups + 1 == head.job.groups)]
         m.d.comb += [
-            filter_last.eq(filter_ == head.filter_step - 1),
-            slot_last.eq(self.i.valid & filter_last & (interleaved == head.interleaved_windows - 1)),
-            step_last.eq(slot_last & (windows + head.interleaved_windows >= head.windows)),
-            group_last.eq(step_last & (group == head.job.groups - 1)),
+            filter_last.eq(filter_ == head.last_filter),
+            slot_last.eq(self.i.valid & filter_last & (interleaved == head.last_interleaved)),
+            step_last.eq(slot_last & Mux(first_step, head.one_step, last_step)),
+            group_last.eq(step_last & Mux(first_group, head.one_group, last_group)),
             rounds.o.ready.eq(group_last),
             self.slot_write.eq(self.i.valid), self.written.eq(self.i.words),
             self.written_word.eq(word + Mux(head.job.region, sizes.bank_words, 0)),
@@ -262,9 +275,9 @@ class Results(wiring.Component):
             with m.If(filter_last):
                 m.d.sync += [filter_.eq(0), interleaved.eq(interleaved + 1)]
             with m.If(slot_last):
-                m.d.sync += [interleaved.eq(0), windows.eq(windows + head.interleaved_windows)]
+                m.d.sync += [interleaved.eq(0), windows.eq(windows + head.interleaved_windows), first_step.eq(0)]
             with m.If(step_last):
-                m.d.sync += [windows.eq(0), group.eq(group + 1)]
+                m.d.sync += [windows.eq(0), groups.eq(groups + 1), first_step.eq(1), first_group.eq(0)]
             with m.If(group_last):
-                m.d.sync += [group.eq(0), word.eq(0)]
+                m.d.sync += [groups.eq(0), word.eq(0), first_group.eq(1)]
         return m

@@ -245,17 +245,18 @@ class Row(wiring.Component):
         ends_channels, ends_filters, last, ends_slots, ends_tap, ends_step = (
             Signal(name=name) for name in
             ("ends_channels", "ends_filters", "last", "ends_slots", "ends_tap", "ends_step"))
+        # A tap has more slots than it takes to find out in registers whether it is the last one, and which slot is its
+        # last.
+        last_slot, is_last = Signal.like(slot, name="last_slot"), Signal(name="is_last")
         m.d.comb += [
             ends_channels.eq(channel == now.last_channel),
             last.eq(passive | (ends_channels & (column == now.last_column))),
             ends_filters.eq(filter_ == now.last_filter),
             ends_slots.eq(idle | (ends_filters & (interleaved == now.last_interleaved))),
-            ends_tap.eq(running & ends_slots & (slot >= shape.least_slots - 1)),
-            ends_step.eq(ends_tap & last),
-            waiting.eq(~running | ends_step),
+            ends_step.eq(ends_tap & is_last), waiting.eq(~running | ends_step),
         ]
         m.d.sync += [
-            slot.eq(slot + 1),
+            slot.eq(slot + 1), is_last.eq(last), ends_tap.eq(running & ~ends_tap & (slot + 1 == last_slot)),
             running.eq(self.begins | (running & ~ends_step)),
             self.filters_released.eq(ends_step & final),
         ]
@@ -285,6 +286,7 @@ class Row(wiring.Component):
             m.d.sync += [
                 now.eq(start["pass"]), final.eq(start.ends_pass), passive.eq(start["pass"].active == 0),
                 half.eq(half ^ start.begins_pass), filter_tap.eq(half_start), filter_line.eq(half_start),
+                last_slot.eq(Mux(start["pass"].slots < shape.least_slots, shape.least_slots, start["pass"].slots) - 1),
                 slot.eq(0), filter_.eq(0), interleaved.eq(0), idle.eq(0), first.eq(1), column.eq(0), channel.eq(0),
                 column_place.eq(start.place), tap_place.eq(start.place), place.eq(start.place),
             ]

@@ -49,17 +49,19 @@ class InsideWalk(wiring.Component):
         m = Module()
         first, place = Signal(self.shape, name="first"), Signal(self.shape, name="place")
         outer, inner = Signal(COUNT_BITS, name="outer"), Signal(COUNT_BITS, name="inner")
+        last_outer, last_inner = Signal(COUNT_BITS, name="last_outer"), Signal(COUNT_BITS, name="last_inner")
         fresh, last = Signal(name="fresh"), Signal(name="last")
-        m.d.comb += last.eq(outer == self.outers - 1)
+        m.d.comb += last.eq(outer == last_outer)
         with m.If(self.start):
             m.d.sync += [self.busy.eq(1), fresh.eq(1), self.total.eq(0), outer.eq(0), inner.eq(0)]
         with m.Elif(fresh):
-            m.d.sync += [fresh.eq(0), first.eq(self.origin), place.eq(self.origin)]
+            m.d.sync += [fresh.eq(0), first.eq(self.origin), place.eq(self.origin),
+                         last_outer.eq(self.outers - 1), last_inner.eq(self.inners - 1)]
         with m.Elif(self.busy):
             with m.If((place >= 0) & (place < self.size)):
                 m.d.sync += self.total.eq(self.total + Mux(last, self.last_weight, self.weight))
             m.d.sync += [place.eq(place + self.inner_step), inner.eq(inner + 1)]
-            with m.If(inner == self.inners - 1):
+            with m.If(inner == last_inner):
                 m.d.sync += [inner.eq(0), outer.eq(outer + 1), first.eq(first + self.outer_step),
                              place.eq(first + self.outer_step), self.busy.eq(~last)]
         return m
