@@ -133,8 +133,8 @@ class IfmapFeeder(wiring.Component):
         following = Signal(ID_BITS)
         parts = Signal(shape.id_write)
         m.d.comb += [
-            inner_last.eq(inner == Mux(is_row, last.set_rows, last.rows)),
-            outer_last.eq(outer == Mux(is_row, last.sets, last.images)),
+            inner_last.eq(Mux(is_row, inner == last.set_rows, inner == last.rows)),
+            outer_last.eq(Mux(is_row, outer == last.sets, outer == last.images)),
             following.eq(base + Mux(is_row, set_step, task.id_rows)),
             done.eq(is_row & inner_last & outer_last),
             self.ids.eq(parts),

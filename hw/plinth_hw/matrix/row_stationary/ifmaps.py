@@ -23,7 +23,15 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO, Storage
-from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COLUMN_SHAPE, COUNT_BITS, ROW_SHAPE, Sizes, copied
+from plinth_hw.matrix.row_stationary.jobs import (
+    CHANNEL_BITS,
+    COLUMN_SHAPE,
+    COUNT_BITS,
+    ROW_SHAPE,
+    Sizes,
+    copied,
+    copied_less,
+)
 from plinth_hw.memory.banks import BankArray, BankReadPort
 from plinth_hw.memory.channel import RowLoad
 from plinth_hw.memory.port import ReadPort
@@ -90,6 +98,7 @@ class IfmapBuffer(wiring.Component):
         taken = Signal()
         task = copied(m, self.task, "x_image x_row x_column x_set images sets ids id_rows stream_columns stream_lines "
                                     "tap_channels window_run map_rows map_columns", taken)
+        less = copied_less(m, self.task, "stream_columns", taken)
         free = Signal(range(3), init=2)
         half = Signal()
         m.d.comb += taken.eq(self.job.valid & self.job.ready)
@@ -124,7 +133,7 @@ class IfmapBuffer(wiring.Component):
         m.d.comb += [
             inside.eq((column >= columns[1]) & (column < columns[2])),
             span.address.eq(at.column), span.task.eq(job.number),
-            span.last.eq(whole | (column == task.stream_columns - 1)),
+            span.last.eq(whole | (column == less.stream_columns)),
             span.columns.eq(Mux(whole, words[0], run)),
             span.low.eq(Mux(whole, words[1], 0)),
             span.high.eq(Mux(whole, words[2] - 1, last_word)),

@@ -205,7 +205,7 @@ class Starts(wiring.Component):
 class Results(wiring.Component):
     """Psums that the array has finished.
 
-    Throughput: a slot a cycle, from round to round.
+    Throughput: a slot a cycle, from round to round. Latency: one cycle.
 
     Members
     -------
@@ -247,6 +247,8 @@ class Results(wiring.Component):
             queued.one_step.eq(task.windows <= task.interleaved_windows),
             queued.one_group.eq(self.job.payload.groups == 1), self.busy.eq(rounds.o.valid),
         ]
+        result = Signal(sizes.array.psums_out, name="result")
+        m.d.sync += result.eq(self.i)
         filter_, interleaved = Signal(8, name="filter"), Signal(8, name="interleaved")
         # Groups behind the one at hand, and windows of steps that are done.
         groups, windows = Signal(GROUP_BITS, name="groups"), Signal(COUNT_BITS + 1, name="windows")
@@ -262,15 +264,15 @@ class Results(wiring.Component):
                      last_group.eq(groups + 1 == head.job.groups)]
         m.d.comb += [
             filter_last.eq(filter_ == head.last_filter),
-            slot_last.eq(self.i.valid & filter_last & (interleaved == head.last_interleaved)),
+            slot_last.eq(result.valid & filter_last & (interleaved == head.last_interleaved)),
             step_last.eq(slot_last & Mux(first_step, head.one_step, last_step)),
             group_last.eq(step_last & Mux(first_group, head.one_group, last_group)),
             rounds.o.ready.eq(group_last),
-            self.slot_write.eq(self.i.valid), self.written.eq(self.i.words),
+            self.slot_write.eq(result.valid), self.written.eq(result.words),
             self.written_word.eq(word + Mux(head.job.region, sizes.bank_words, 0)),
             self.again.eq(slot_last & ~head.job.final), self.final.eq(slot_last & head.job.final),
         ]
-        with m.If(self.i.valid):
+        with m.If(result.valid):
             m.d.sync += [filter_.eq(filter_ + 1), word.eq(word + 1)]
             with m.If(filter_last):
                 m.d.sync += [filter_.eq(0), interleaved.eq(interleaved + 1)]

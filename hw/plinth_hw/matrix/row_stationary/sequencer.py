@@ -11,7 +11,7 @@ Loops: batches of filters, in each blocks of channels, in each folds of kernel r
 A round's jobs go to all blocks at the same time, each takes its job when it can, and the next round comes when all
 have; so blocks may be a round apart. Addresses go on by the task's steps.
 
-A round takes two cycles, a batch one more and one for each of its groups. The body takes 56 cycles, while earlier
+A round takes three cycles, a batch one more and one for each of its groups. The body takes 56 cycles, while earlier
 rounds run; from its last field on it is checked (:mod:`limits`), so that START waits only for bodies that come a word a
 cycle.
 """
@@ -194,7 +194,7 @@ class RowStationarySequencer(wiring.Component):
             with m.State("ROUND"):
                 m.d.comb += offered.eq(everyone | Mux(fresh_batch, preload, 0) | Mux(final, store, 0))
                 m.next = "JOBS"
-            with m.State("JOBS"), m.If((pending & ~ready) == 0):
+            with m.State("JOBS"), m.If(pending == 0):
                 self._advance(m, task, x, w, row, column, left, channels, rows, columns, last)
                 m.d.sync += [fresh_task.eq(0), fresh_batch.eq(0)]
                 m.next = "ROUND"
@@ -203,7 +203,7 @@ class RowStationarySequencer(wiring.Component):
                     m.next = "BATCH"
                     with m.If(last_batch):
                         m.next = "BODY"
-            with m.State("REFUSED"), m.If((pending & ~ready) == 0):
+            with m.State("REFUSED"), m.If(pending == 0):
                 m.next = "BODY"
         return m
 
