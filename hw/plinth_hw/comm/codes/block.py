@@ -2,12 +2,14 @@
 
 ::
 
-    flit --> words, mask, largest exponent --> block
+    flit --> its words, mask, largest exponent --> block
 
 The next block comes in while one is worked on.
 
-Throughput: a flit a cycle, a block one more. Latency: last flit of a block to the block one cycle.
+Throughput: a flit a cycle, a block one more. Latency: last flit of a block to the block two cycles.
 """
+
+from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
@@ -66,25 +68,45 @@ class Blocks(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lanes, flit, block = self.parameters.flit_words, self.i.payload, self.o.payload
-        place, empty = Signal(index_bits(BLOCK // lanes), name="place"), Signal(init=1, name="empty")
-        words = [Mux(lane < flit.words, flit.data[lane], 0) for lane in range(lanes)]
-        tops: list[Value] = [block.largest]
-        for lane, word in enumerate(words):
-            exponent, top = (Signal(EXPONENT_BITS, name=f"{name}_{lane}") for name in ("exponent", "top"))
-            m.d.comb += [exponent.eq(word[FRACTION_BITS:WORD - 1]),
-                         top.eq(Mux(exponent > tops[-1], exponent, tops[-1]))]
-            tops.append(top)
-        m.d.comb += [self.i.ready.eq(~self.o.valid), block.empty.eq(empty)]
+        # A flit: its words, masked ones of them, the largest exponent.
+        words = Signal(data.ArrayLayout(WORD, lanes), name="flit_words", reset_less=True)
+        mask, ends, valid = Signal(lanes, name="flit_mask"), Signal(name="flit_ends"), Signal(name="flit_valid")
+        top, any_ = Signal(EXPONENT_BITS, name="flit_top", reset_less=True), Signal(name="flit_any", reset_less=True)
+        arriving, takes = [Mux(lane < flit.words, flit.data[lane], 0) for lane in range(lanes)], Signal(name="takes")
+        largest = _largest(m, [word[FRACTION_BITS:WORD - 1] for word in arriving])
+        m.d.comb += [takes.eq(valid & ~self.o.valid), self.i.ready.eq(~valid | takes)]
+        with m.If(takes):
+            m.d.sync += valid.eq(0)
         with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [
+                valid.eq(1), mask.eq(flit.mask & ((1 << flit.words) - 1)[:lanes]), ends.eq(flit.ends),
+                *(words[lane].eq(word) for lane, word in enumerate(arriving)),
+                top.eq(largest), any_.eq(Cat(arriving).any())]
+        place, empty = Signal(index_bits(BLOCK // lanes), name="place"), Signal(init=1, name="empty")
+        m.d.comb += block.empty.eq(empty)
+        with m.If(takes):
             for first in range(0, BLOCK, lanes):
                 with m.If(place == first // lanes):
-                    m.d.sync += [block.words[first + lane].eq(word) for lane, word in enumerate(words)]
-                    m.d.sync += block.mask[first:first + lanes].eq(
-                        flit.mask & ((1 << flit.words) - 1)[:lanes])
-            m.d.sync += [block.largest.eq(tops[-1]), place.eq(place + 1), block.ends.eq(flit.ends),
-                         empty.eq(empty & ~Cat(words).any())]
-            with m.If(flit.ends | (place == BLOCK // lanes - 1)):
+                    m.d.sync += [*(block.words[first + lane].eq(words[lane]) for lane in range(lanes)),
+                                 block.mask[first:first + lanes].eq(mask)]
+            m.d.sync += [place.eq(place + 1), block.ends.eq(ends), empty.eq(empty & ~any_)]
+            with m.If(top > block.largest):
+                m.d.sync += block.largest.eq(top)
+            with m.If(ends | (place == BLOCK // lanes - 1)):
                 m.d.sync += [self.o.valid.eq(1), place.eq(0)]
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [self.o.valid.eq(0), block.words.eq(0), block.mask.eq(0), block.largest.eq(0), empty.eq(1)]
         return m
+
+
+def _largest(m: Module, exponents: Sequence[Value]) -> Value:
+    """The largest one, by a tree of comparisons."""
+    level = list(exponents)
+    while len(level) > 1:
+        pairs = []
+        for first, second in zip(level[::2], level[1::2], strict=True):
+            larger = Signal(EXPONENT_BITS, name="larger")
+            m.d.comb += larger.eq(Mux(first > second, first, second))
+            pairs.append(larger)
+        level = pairs
+    return level[0]

@@ -2,14 +2,16 @@
 
 ::
 
-    bits --> header, signs, planes --> significands --> flits of fills
-             header, words -------------------^
+    bits --> header, signs, planes --> significands --> shift --> flits of fills
+             header, words ----------------^
 
 A word's significand is shifted in from its leading bit on. A block is given while the next one comes in.
 
-Throughput: a flit a cycle, and a block in as many cycles as it has planes, and two; an escape in 18. Latency: last
-plane of a block to its first flit two cycles.
+Throughput: a flit a cycle, and a block in as many cycles as it has planes, and three; an escape in 19. Latency: last
+plane of a block to its first flit five cycles.
 """
+
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -29,11 +31,21 @@ _SHIFT = ABOVE.bit_length()
 _FILL = data.StructLayout({"negative": unsigned(1), "exponent": unsigned(EXPONENT_BITS), "bits": unsigned(ABOVE)})
 
 
+def _flit_layout(lanes: int) -> data.StructLayout:
+    """A flit that is made: ``words``, and whether it ``ends`` the run; ``kind`` of its block, the header, and the
+    exponent ``around`` which its words are if they were not sent; of each word what planes made it and its ``own`` bits
+    in an escape, by how much the former ``shifts``, and whether the latter are ``large``, or zero."""
+    return data.StructLayout({
+        "words": unsigned(lanes.bit_length()), "ends": 1, "kind": HEADER_BITS, "around": EXPONENT_BITS,
+        "fills": data.ArrayLayout(_FILL, lanes), "own": data.ArrayLayout(WORD, lanes),
+        "shifts": data.ArrayLayout(_SHIFT, lanes), "large": lanes})
+
+
 class Bits(wiring.Signature):
     """Bits that wait, as of :class:`~plinth_hw.comm.codes.bits.BitReader`, seen from who takes them."""
 
     def __init__(self) -> None:
-        super().__init__({"peek": In(WORD), "count": In(range(2 * WORD + 1)), "take": Out(COUNT)})
+        super().__init__({"there": In(1), "peek": In(WORD), "take": Out(COUNT)})
 
 
 def small(level: Value) -> Value:
@@ -58,7 +70,7 @@ class BlockDecoder(wiring.Component):
     Members
     -------
     level : In
-        Stable while there is something under way.
+        Stable from a cycle before there is something under way.
     run : In stream
         How many words it has, at least 1.
     bits : Out(Bits)
@@ -73,35 +85,35 @@ class BlockDecoder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        bits, level = self.bits, Signal(BIASED, name="biased_level")
+        bits, level, base = self.bits, Signal(BIASED, name="biased_level"), Signal(BIASED, name="base")
         header, left = Signal(HEADER_BITS, name="header"), Signal(range(ABOVE + 2), name="planes_left")
         plane, number = Signal(EXPONENT_BITS, name="plane"), Signal(index_bits(BLOCK), name="number")
         fills = [Signal(_FILL, name=f"fill_{at}", reset_less=True) for at in range(BLOCK)]
         words = Signal(data.ArrayLayout(WORD, BLOCK), name="escaped", reset_less=True)
-        exponent, planes = Signal(BIASED, name="exponent"), Signal(range(ABOVE + 2), name="planes")
-        # Words of the run whose blocks have begun.
-        begun = Signal(WORD, name="begun")
+        # Words of the run whose blocks have begun; whether there are others.
+        begun, more = Signal(WORD, name="begun"), Signal(name="more")
         # A block is whole, and goes on.
         whole, goes = Signal(name="whole"), Signal(name="goes")
-        head = bits.peek[:HEADER_BITS]
-        m.d.comb += [level.eq(self.level + BIAS), exponent.eq(level - FLOOR - 1 + head),
-                     planes.eq(Mux((head != ESCAPE) & (exponent >= level), exponent - level + 1, 0))]
+        # As of a level, exponents are sums of the header and what it is 0 at.
+        m.d.sync += [level.eq(self.level + BIAS), base.eq(self.level + (BIAS - FLOOR - 1)),
+                     more.eq(self.run.valid & (begun < self.run.payload))]
         with m.FSM():
-            with m.State("HEADER"):
-                sent = planes != 0
-                need = Mux(sent, HEADER_BITS + BLOCK, HEADER_BITS)
-                with m.If(self.run.valid & (begun < self.run.payload) & (bits.count >= need)):
-                    m.d.comb += bits.take.eq(need)
-                    m.d.sync += [begun.eq(begun + BLOCK), header.eq(head), left.eq(planes),
-                                 plane.eq(exponent), number.eq(0),
-                                 *(fill.eq(_FILL.const({})) for fill in fills),
-                                 *(fill.negative.eq(bits.peek[HEADER_BITS + at]) for at, fill in enumerate(fills))]
+            with m.State("HEADER"), m.If(self.run.valid & more & bits.there):
+                m.d.comb += bits.take.eq(HEADER_BITS)
+                m.d.sync += [begun.eq(begun + BLOCK), header.eq(bits.peek), number.eq(0)]
+                m.next = "SIGNS"
+            with m.State("SIGNS"):
+                m.d.sync += [left.eq(header - FLOOR), plane.eq(base + header),
+                             *(fill.eq(_FILL.const({})) for fill in fills),
+                             *(fill.negative.eq(bits.peek[at]) for at, fill in enumerate(fills))]
+                with m.If(header == ESCAPE):
+                    m.next = "WORDS"
+                with m.Elif(header <= FLOOR):
                     m.next = "WHOLE"
-                    with m.If(head == ESCAPE):
-                        m.next = "WORDS"
-                    with m.Elif(sent):
-                        m.next = "PLANES"
-            with m.State("PLANES"), m.If(bits.count >= BLOCK):
+                with m.Elif(bits.there):
+                    m.d.comb += bits.take.eq(BLOCK)
+                    m.next = "PLANES"
+            with m.State("PLANES"), m.If(bits.there):
                 m.d.comb += bits.take.eq(BLOCK)
                 m.d.sync += [left.eq(left - 1), plane.eq(plane - 1)]
                 for fill, bit in zip(fills, bits.peek[:BLOCK], strict=True):
@@ -111,7 +123,7 @@ class BlockDecoder(wiring.Component):
                         m.d.sync += fill.exponent.eq(plane)
                 with m.If(left == 1):
                     m.next = "WHOLE"
-            with m.State("WORDS"), m.If(bits.count >= WORD):
+            with m.State("WORDS"), m.If(bits.there):
                 m.d.comb += bits.take.eq(WORD)
                 m.d.sync += [words.eq(Cat(words.as_value()[WORD:], bits.peek)), number.eq(number + 1)]
                 with m.If(number.all()):
@@ -127,45 +139,59 @@ class BlockDecoder(wiring.Component):
 
     def _give(self, m: Module, level: Signal, header: Signal, fills: list[Signal], words: Signal, plane: Signal,
               whole: Signal, goes: Signal) -> None:
-        """Flits of a block."""
+        """Flits of a block, in three steps: which words, by how much their bits are shifted, and what they are."""
         lanes = self.parameters.flit_words
         sectors = BLOCK // lanes
         held = [Signal(_FILL, name=f"held_{at}", reset_less=True) for at in range(BLOCK)]
         escaped = Signal(data.ArrayLayout(WORD, BLOCK), name="held_words", reset_less=True)
         kind, around = Signal(HEADER_BITS, name="kind"), Signal(EXPONENT_BITS, name="around")
         place, busy, done = Signal(index_bits(sectors), name="place"), Signal(name="busy"), Signal(name="done")
-        gone, left = Signal(WORD, name="gone"), Signal(WORD, name="left")
-        flit = self.o.payload
-        ends = left <= lanes
-        sent = Signal(name="sent")
+        left, inside, ends = Signal(WORD, name="left"), Signal(name="inside"), Signal(name="ends")
+        steps, flit = Signal(name="steps"), self.o.payload
+        chosen, scaled = (Signal(_flit_layout(lanes), name=name, reset_less=True) for name in ("chosen", "scaled"))
+        chosen_valid, scaled_valid = Signal(name="chosen_valid"), Signal(name="scaled_valid")
         m.d.comb += [
-            self.o.valid.eq(busy), flit.words.eq(Mux(ends, left, lanes)), flit.ends.eq(ends),
-            left.eq(self.run.payload - gone), sent.eq(kind > FLOOR),
-            done.eq(self.o.ready & busy & (ends | (place == sectors - 1))),
-            goes.eq(whole & (~busy | done)), self.run.ready.eq(self.o.ready & busy & ends),
+            ends.eq(left <= lanes), steps.eq(~self.o.valid | self.o.ready),
+            done.eq(steps & busy & (ends | (place == sectors - 1))), goes.eq(whole & (~busy | done)),
+            self.run.ready.eq(steps & busy & ends),
         ]
+        with m.If(steps):
+            m.d.sync += [
+                chosen_valid.eq(busy), scaled_valid.eq(chosen_valid), self.o.valid.eq(scaled_valid),
+                chosen.words.eq(Mux(ends, left, lanes)), chosen.ends.eq(ends), chosen.kind.eq(kind),
+                chosen.around.eq(around), scaled.eq(chosen), flit.words.eq(scaled.words), flit.ends.eq(scaled.ends)]
+            with m.If(busy):
+                m.d.sync += [place.eq(place + 1), left.eq(left - lanes)]
         for lane in range(lanes):
-            fill = data.View(_FILL, select([held[first + lane].as_value() for first in range(0, BLOCK, lanes)], place))
-            own = select([escaped[first + lane] for first in range(0, BLOCK, lanes)], place)
-            # The last plane is the level's: the leading bit goes up.
-            fraction = (fill.bits << (FRACTION_BITS + level - fill.exponent)[:_SHIFT])[:FRACTION_BITS]
-            hidden = small(level)
-            word = Signal(WORD, name=f"word_{lane}")
-            with m.If(kind == ESCAPE):
-                large = (own[FRACTION_BITS:WORD - 1] >= level) | (own[:WORD - 1] == 0)
-                m.d.comb += word.eq(Mux(large, own, Cat(hidden, own[-1])))
-            with m.Elif(kind == 0):
-                m.d.comb += word.eq(0)
-            with m.Elif(~sent):
-                m.d.comb += word.eq(Cat(Const(0, FRACTION_BITS), around))
-            with m.Else():
-                m.d.comb += word.eq(Cat(
-                    Mux(fill.exponent != 0, Cat(fraction, fill.exponent), hidden), fill.negative))
-            m.d.comb += flit.data[lane].eq(word)
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += [place.eq(place + 1), gone.eq(Mux(ends, 0, gone + lanes))]
+            fill, own, word = chosen.fills[lane], chosen.own[lane], self._word(m, lane, scaled, level)
+            with m.If(steps):
+                m.d.sync += [
+                    fill.eq(select([held[first + lane].as_value() for first in range(0, BLOCK, lanes)], place)),
+                    own.eq(select([escaped[first + lane] for first in range(0, BLOCK, lanes)], place)),
+                    # The last plane is the level's: the leading bit goes up.
+                    scaled.shifts[lane].eq(FRACTION_BITS + level - fill.exponent),
+                    scaled.large[lane].eq((own[FRACTION_BITS:WORD - 1] >= level) | (own[:WORD - 1] == 0)),
+                    flit.data[lane].eq(word)]
         with m.If(done):
             m.d.sync += busy.eq(0)
         with m.If(goes):
-            m.d.sync += [busy.eq(1), place.eq(0), kind.eq(header), around.eq(plane), escaped.eq(words),
+            m.d.sync += [busy.eq(1), place.eq(0), kind.eq(header), around.eq(plane), escaped.eq(words), inside.eq(1),
                          *(register.eq(fill) for register, fill in zip(held, fills, strict=True))]
+            with m.If(~inside):
+                m.d.sync += left.eq(self.run.payload)
+        with m.If(self.run.valid & self.run.ready):
+            m.d.sync += inside.eq(0)
+
+    def _word(self, m: Module, lane: int, step: Any, level: Signal) -> Signal:
+        """What a lane's word is."""
+        fill, own, word, hidden = step.fills[lane], step.own[lane], Signal(WORD, name=f"word_{lane}"), small(level)
+        fraction = (fill.bits << step.shifts[lane])[:FRACTION_BITS]
+        with m.If(step.kind == ESCAPE):
+            m.d.comb += word.eq(Mux(step.large[lane], own, Cat(hidden, own[-1])))
+        with m.Elif(step.kind == 0):
+            m.d.comb += word.eq(0)
+        with m.Elif(step.kind <= FLOOR):
+            m.d.comb += word.eq(Cat(Const(0, FRACTION_BITS), step.around))
+        with m.Else():
+            m.d.comb += word.eq(Cat(Mux(fill.exponent != 0, Cat(fraction, fill.exponent), hidden), fill.negative))
+        return word

@@ -2,14 +2,18 @@
 
 ::
 
-    block --> shift registers --> header, signs, planes, or words
+    block --> largest exponent --> shift registers --> header, signs, planes, or words
 
 A word's significand waits in its register until its leading bit's plane comes, and is then shifted out.
 
-Throughput: a block in as many cycles as it has planes, and one; an escape in 17. Latency: block to header one cycle.
+The next block comes in while one is worked on.
+
+Throughput: a block in as many cycles as it has planes, and one; an escape in 19. Latency: block to header three cycles.
 """
 
-from amaranth.hdl import Cat, Module, Mux, Signal
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -26,7 +30,7 @@ class BlockEncoder(wiring.Component):
     Members
     -------
     level : In
-        Stable while there is something under way.
+        Stable from a cycle before there is something under way.
     i : In stream of :data:`~plinth_hw.comm.codes.block.WHOLE_BLOCK`
     o : Out stream of :data:`~plinth_hw.comm.codes.bits.FIELD`
     """
@@ -41,22 +45,26 @@ class BlockEncoder(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        block, field = self.i.payload, self.o.payload
-        level, least, exponent = (Signal(BIASED, name=name) for name in ("biased_level", "least", "exponent"))
+        arriving, field = self.i.payload, self.o.payload
         busy, done, moves, loads = (Signal(name=name) for name in ("busy", "done", "moves", "loads"))
-        escapes, ends, sent = (Signal(name=name) for name in ("escapes", "ends", "sent"))
+        ends, sent, escapes = (Signal(name=name) for name in ("ends", "sent", "escapes"))
         header, signs = Signal(HEADER_BITS, name="header"), Signal(BLOCK, name="signs")
         number, left = Signal(index_bits(BLOCK), name="number"), Signal(range(ABOVE + 2), name="planes_left")
-        held = Signal(data.ArrayLayout(WORD, BLOCK), name="held", reset_less=True)
+        # The block that is loaded next, or whose words go.
+        held = Signal(WHOLE_BLOCK, name="held", reset_less=True)
+        there, frees = Signal(name="there"), Signal(name="frees")
+        following = self._following(m, held, there & ~loads & ~escapes)
         # What is left of each significand, and planes before its leading bit's.
         rests = [Signal(FRACTION_BITS + 1, name=f"rest_{at}", reset_less=True) for at in range(BLOCK)]
         waits = [Signal(EXPONENT_BITS, name=f"wait_{at}", reset_less=True) for at in range(BLOCK)]
         m.d.comb += [
-            level.eq(self.level + BIAS), least.eq(level - FLOOR),
-            exponent.eq(Mux(block.largest > least, block.largest, least)),
-            moves.eq(self.o.valid & self.o.ready), self.i.ready.eq(~busy | done),
-            loads.eq(self.i.valid & self.i.ready),
+            moves.eq(self.o.valid & self.o.ready), loads.eq(following.valid & (~busy | done)),
+            frees.eq(Mux(escapes, done, loads & ~following.escapes)), self.i.ready.eq(~there | frees),
         ]
+        with m.If(frees):
+            m.d.sync += there.eq(0)
+        with m.If(self.i.valid & self.i.ready):
+            m.d.sync += [there.eq(1), held.eq(arriving)]
         with m.FSM():
             with m.State("HEADER"):
                 m.d.comb += [
@@ -85,7 +93,7 @@ class BlockEncoder(wiring.Component):
                     m.next = "HEADER"
             with m.State("WORDS"):
                 m.d.comb += [
-                    self.o.valid.eq(1), field.bits.eq(select(list(held), number)), field.count.eq(WORD),
+                    self.o.valid.eq(1), field.bits.eq(select(list(held.words), number)), field.count.eq(WORD),
                     done.eq(moves & number.all()), field.ends.eq(ends & number.all()),
                 ]
                 with m.If(moves):
@@ -93,16 +101,29 @@ class BlockEncoder(wiring.Component):
                 with m.If(done):
                     m.next = "HEADER"
         with m.If(loads):
-            m.d.sync += [
-                busy.eq(1), held.eq(block.words), ends.eq(block.ends), number.eq(0),
-                escapes.eq(block.largest > level + ABOVE), left.eq(exponent - level + 1),
-                sent.eq((exponent >= level) & (block.largest <= level + ABOVE) & ~block.empty),
-                header.eq(Mux(block.largest > level + ABOVE, ESCAPE, Mux(block.empty, ZERO, exponent - least + 1))),
-            ]
-            for at, word in enumerate(block.words):
+            m.d.sync += [busy.eq(1), ends.eq(held.ends), number.eq(0), escapes.eq(following.escapes),
+                         left.eq(following.planes), sent.eq(following.sent), header.eq(following.header)]
+            for at, word in enumerate(held.words):
                 fraction, own = word[:FRACTION_BITS], word[FRACTION_BITS:WORD - 1]
                 m.d.sync += [signs[at].eq(word[-1]), rests[at].eq(Cat(fraction, own != 0)),
-                             waits[at].eq(exponent - own)]
+                             waits[at].eq(following.exponent - own)]
         with m.Elif(done):
-            m.d.sync += busy.eq(0)
+            m.d.sync += [busy.eq(0), escapes.eq(0)]
         return m
+
+    def _following(self, m: Module, held: Any, there: Value) -> Any:
+        """What follows from the largest exponent of a block that is ``there``, a cycle later; until then it is not
+        ``valid``."""
+        following = Signal(data.StructLayout({
+            "exponent": EXPONENT_BITS, "planes": range(ABOVE + 2), "header": HEADER_BITS, "escapes": 1, "sent": 1,
+            "valid": 1}), name="following")
+        level, least, most = (Signal(BIASED, name=name) for name in ("biased_level", "least", "most"))
+        exponent, over = Signal(BIASED, name="exponent"), Signal(name="over")
+        m.d.comb += [exponent.eq(Mux(held.largest > least, held.largest, least)), over.eq(held.largest > most)]
+        m.d.sync += [
+            level.eq(self.level + BIAS), least.eq(self.level + (BIAS - FLOOR)), most.eq(self.level + (BIAS + ABOVE)),
+            following.exponent.eq(exponent), following.planes.eq(exponent - level + 1), following.escapes.eq(over),
+            following.sent.eq((exponent >= level) & ~over & ~held.empty),
+            following.header.eq(Mux(over, ESCAPE, Mux(held.empty, ZERO, exponent - least + 1))),
+            following.valid.eq(there)]
+        return following

@@ -3,17 +3,21 @@
 
 ::
 
-    block --> next masked word --> kind, shift --> field, or the two of a tail
+    block --> next masked word --> kind, distances from levels --> numbers of bits --> shift --> mask, sign
+                                                                           field, or the two of a tail <--+
 
 Throughput: a masked word a cycle, two if it is sent with a tail, and a block one more. Latency: block to first field
-two cycles.
+five cycles.
 """
 
+from itertools import pairwise
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
-from amaranth.lib import stream, wiring
+from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.codes.bits import FIELD, WORD
+from plinth_hw.comm.codes.bits import COUNT, FIELD, WORD
 from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK
 from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, EXPONENT_BITS, FLOOR, FRACTION_BITS, UNARY
 from plinth_hw.lib.choice import one_of
@@ -23,10 +27,36 @@ from plinth_hw.lib.count import index_bits
 SHIFT = FRACTION_BITS.bit_length()
 
 
-def below(level: Value, exponent: Value, most: int = FRACTION_BITS) -> Value:
-    """Bits of a significand that are worth less than 2^level, both biased; at most ``most``."""
-    distance = (level - exponent + FRACTION_BITS).as_signed()
-    return Mux(distance < 0, 0, Mux(distance > most, most, distance))[:SHIFT]
+def clipped(distance: Value, most: int = FRACTION_BITS) -> Value:
+    """A signed number of bits, from 0 to ``most``."""
+    number = distance.as_signed()
+    return Mux(number < 0, 0, Mux(number > most, most, number))[:SHIFT]
+
+
+def ones(count: Value, bits: int) -> Value:
+    """So many bits, of which the lowest ``count`` are set."""
+    return Cat(place < count for place in range(bits))
+
+
+#: A masked word: ``bits``, whether its block is ``empty`` or ``escapes``, and the block's exponent, its ``top``; or
+#: what ``ends`` a run.
+_WORD = data.StructLayout({"bits": WORD, "ends": 1, "empty": 1, "escapes": 1, "top": BIASED})
+#: The same with its kind: known to be ``zero``; ``large``, with bits at the level; else all of it is below ``top``, and
+#: its sign may be ``unsent``. Bits of a significand that are worth less than a level are those of its fraction and a
+#: distance: of the word's exponent from that level.
+_KIND = data.StructLayout({"bits": WORD, "ends": 1, "zero": 1, "large": 1, "unsent": 1, "top": BIASED,
+                           "below_known": BIASED, "below_lower": BIASED})
+#: The same with numbers: bits ``below`` levels, the lower one's also as what the significand ``shift``s by; the
+#: ``rest`` of those below the top; ``zeros`` of a tail.
+_COUNTS = data.StructLayout({"bits": WORD, "ends": 1, "none": 1, "large": 1, "unsent": 1, "tails": 1,
+                             "below_known": SHIFT, "below_lower": SHIFT, "shift": SHIFT, "rest": SHIFT,
+                             "zeros": BIASED})
+#: What of it is sent: ``count`` bits of those ``shown``; a ``head`` and the ``fraction`` of one that ``tails``; or
+#: ``none``.
+_SHIFTED = data.StructLayout({
+    "ends": 1, "none": 1, "large": 1, "unsent": 1, "tails": 1, "negative": 1, "fraction": FRACTION_BITS,
+    "shown": FRACTION_BITS + 1, "count": SHIFT, "head": UNARY + EXPONENT_BITS,
+    "head_bits": range(UNARY + EXPONENT_BITS + 1)})
 
 
 class ElementEncoder(wiring.Component):
@@ -37,7 +67,7 @@ class ElementEncoder(wiring.Component):
     first, known, lower : In
         Level of the first part; the one that masked words are known to; the one that they are sent to.
     exact : In(1)
-        Instead of ``lower``: all of them. Stable, like levels, while there is something under way.
+        Instead of ``lower``: all of them. Stable, like levels, from a cycle before there is something under way.
     i : In stream of :data:`~plinth_hw.comm.codes.block.WHOLE_BLOCK`
     o : Out stream of :data:`~plinth_hw.comm.codes.bits.FIELD`
         A run ends with a field without bits.
@@ -57,66 +87,88 @@ class ElementEncoder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         block = self.i.payload
-        # Masked words that have not been taken; the one that has.
+        known, lower = Signal(BIASED, name="biased_known"), Signal(BIASED, name="biased_lower")
+        least, most = Signal(BIASED, name="least"), Signal(BIASED, name="most")
+        m.d.sync += [known.eq(self.known + BIAS), lower.eq(self.lower + BIAS), least.eq(self.first + (BIAS - FLOOR)),
+                     most.eq(self.first + (BIAS + ABOVE))]
+        # Masked words that have been taken; the next one.
         taken, lowest = Signal(BLOCK, name="taken"), Signal(BLOCK, name="lowest")
-        wanted, word = Signal(BLOCK, name="wanted"), Signal(WORD, name="word", reset_less=True)
-        valid, ends, goes, none = (Signal(name=name) for name in ("valid", "ends", "goes", "none"))
-        escapes, empty = Signal(name="escapes"), Signal(name="empty")
-        first, known, lower = (Signal(BIASED, name=f"biased_{name}") for name in ("first", "known", "lower"))
-        top = Signal(BIASED, name="block_top", reset_less=True)
-        least = first - FLOOR
-        m.d.comb += [
-            first.eq(self.first + BIAS), known.eq(self.known + BIAS), lower.eq(self.lower + BIAS),
-            wanted.eq(block.mask & ~taken), lowest.eq(wanted & (~wanted + 1)), none.eq(wanted == 0),
-            self.i.ready.eq((~valid | goes) & none),
-        ]
-        with m.If(goes):
-            m.d.sync += valid.eq(0)
-        with m.If(self.i.valid & (~valid | goes)):
+        wanted, steps, none = Signal(BLOCK, name="wanted"), Signal(name="steps"), Signal(name="none")
+        word, kind, counts, shifted = (Signal(layout, name=name, reset_less=True) for name, layout in (
+            ("word", _WORD), ("kind", _KIND), ("counts", _COUNTS), ("shifted", _SHIFTED)))
+        valid = [Signal(name=f"{name}_valid") for name in ("word", "kind", "counts", "shifted")]
+        m.d.comb += [wanted.eq(block.mask & ~taken), lowest.eq(wanted & (~wanted + 1)), none.eq(wanted == 0),
+                     self.i.ready.eq(steps & none)]
+        sends = self._shifted(m, counts, shifted)
+        with m.If(steps):
             m.d.sync += [
                 # A run's last block gives a field more.
-                valid.eq(~none | block.ends), ends.eq(none), word.eq(one_of(lowest, block.words)),
-                taken.eq(Mux(none, 0, taken | lowest)), empty.eq(block.empty),
-                escapes.eq(block.largest > first + ABOVE),
-                top.eq(Mux(block.largest > least, block.largest, least)),
-            ]
-        self._field(m, word, valid, ends, goes, (known, lower, top), escapes, empty)
+                valid[0].eq(self.i.valid & (~none | block.ends)),
+                *(after.eq(before) for before, after in pairwise(valid)),
+                word.bits.eq(one_of(lowest, block.words)), word.ends.eq(none), word.empty.eq(block.empty),
+                word.escapes.eq(block.largest > most), word.top.eq(Mux(block.largest > least, block.largest, least)),
+                *self._kind(word, kind, known, lower), *self._counts(kind, counts, lower),
+                *sends]
+            with m.If(self.i.valid):
+                m.d.sync += taken.eq(Mux(none, 0, taken | lowest))
+        self._give(m, shifted, valid[-1], steps)
         return m
 
-    def _field(self, m: Module, word: Signal, valid: Signal, ends: Signal, goes: Signal,
-               levels: tuple[Signal, Signal, Signal], escapes: Signal, empty: Signal) -> None:
-        """Of a word that is taken."""
-        field, (known, lower, block_top) = self.o.payload, levels
-        fraction, own = word[:FRACTION_BITS], word[FRACTION_BITS:WORD - 1]
-        zero, large, unsent, tails = (Signal(name=name) for name in ("zero", "large", "unsent", "tails"))
-        top, second = Signal(BIASED, name="top"), Signal(name="second")
-        shift, bits = Signal(SHIFT, name="shift"), Signal(SHIFT, name="bits")
-        shown, rest = Signal(FRACTION_BITS + 1, name="shown"), (top - lower + 1).as_signed()
-        zeros, far = Signal(BIASED, name="zeros"), Signal(name="far")
-        near, head = Signal(UNARY, name="near"), Signal(UNARY + EXPONENT_BITS, name="head")
-        head_bits = Signal(range(UNARY + EXPONENT_BITS + 1), name="head_bits")
+    def _kind(self, word: Any, kind: Any, known: Signal, lower: Signal) -> list[Any]:
+        """What is known of a word, and how far it is from the levels."""
+        own, unsent = word.bits[FRACTION_BITS:WORD - 1], ~word.escapes & (word.top < known)
+        return [
+            kind.bits.eq(word.bits), kind.ends.eq(word.ends), kind.large.eq(own >= known), kind.unsent.eq(unsent),
+            kind.zero.eq(word.empty | (word.escapes & (word.bits[:WORD - 1] == 0))),
+            kind.top.eq(Mux(unsent, word.top, known - 1)),
+            kind.below_known.eq(known - own + FRACTION_BITS), kind.below_lower.eq(lower - own + FRACTION_BITS)]
+
+    def _counts(self, kind: Any, counts: Any, lower: Signal) -> list[Any]:
+        """Numbers of bits."""
+        return [
+            *(counts[name].eq(kind[name]) for name in ("bits", "large", "unsent")),
+            counts.none.eq(kind.zero | kind.ends), counts.ends.eq(kind.ends),
+            counts.tails.eq(self.exact & ~kind.large & ~kind.zero & ~kind.ends),
+            counts.below_known.eq(clipped(kind.below_known)),
+            counts.below_lower.eq(Mux(self.exact, 0, clipped(kind.below_lower))),
+            counts.shift.eq(Mux(self.exact, 0, clipped(kind.below_lower, FRACTION_BITS + 1))),
+            counts.rest.eq(clipped(kind.top - lower + 1, ABOVE + 1)),
+            counts.zeros.eq(kind.top - kind.bits[FRACTION_BITS:WORD - 1])]
+
+    def _shifted(self, m: Module, counts: Any, shifted: Any) -> list[Any]:
+        """Bits between the levels, at the lowest places; what a tail begins with."""
+        own, far = counts.bits[FRACTION_BITS:WORD - 1], Signal(name="far")
+        near = Signal(UNARY, name="near")
+        m.d.comb += [far.eq(counts.zeros >= UNARY), near.eq(1 << counts.zeros[:index_bits(UNARY)])]
+        return [
+            *(shifted[name].eq(counts[name]) for name in ("ends", "none", "large", "unsent", "tails")),
+            shifted.negative.eq(counts.bits[-1]), shifted.fraction.eq(counts.bits),
+            shifted.shown.eq(Cat(counts.bits[:FRACTION_BITS], 1) >> counts.shift),
+            shifted.count.eq(Mux(counts.large, counts.below_known - counts.below_lower, counts.rest)),
+            shifted.head.eq(Mux(far, Cat(Const(0, UNARY), own), near)),
+            shifted.head_bits.eq(Mux(far, UNARY + EXPONENT_BITS, counts.zeros + 1))]
+
+    def _give(self, m: Module, shifted: Any, valid: Signal, steps: Signal) -> None:
+        """Fields, by way of a register."""
+        field, first, fraction = self.o.payload, Signal(FIELD, name="first_field", reset_less=True), Signal(
+            FRACTION_BITS, name="fraction", reset_less=True)
+        tails, second, field_valid = (Signal(name=name) for name in ("tails", "second", "field_valid"))
+        # A word of which nothing was sent comes with its sign.
+        signed, bits, count = Signal(name="signed"), Signal(WORD, name="bits"), Signal(COUNT, name="count")
         m.d.comb += [
-            zero.eq(empty | (escapes & (word[:WORD - 1] == 0))), large.eq(own >= known),
-            unsent.eq(~escapes & (block_top < known)), top.eq(Mux(unsent, block_top, known - 1)),
-            tails.eq(self.exact & ~large & ~zero & ~ends),
-            # Bits of the significand between the levels.
-            shift.eq(Mux(self.exact, 0, below(lower, own, FRACTION_BITS + 1))),
-            bits.eq(Mux(large, below(known, own) - Mux(self.exact, 0, below(lower, own)), Mux(rest < 0, 0, rest))),
-            shown.eq((Cat(fraction, 1) >> shift) & ((1 << bits) - 1)),
-            zeros.eq(top - own), far.eq(zeros >= UNARY), near.eq(1 << zeros[:index_bits(UNARY)]),
-            head.eq(Mux(far, Cat(Const(0, UNARY), own), near)),
-            head_bits.eq(Mux(far, UNARY + EXPONENT_BITS, zeros + 1)),
-            self.o.valid.eq(valid), field.ends.eq(ends), goes.eq(valid & self.o.ready & (~tails | second)),
+            signed.eq(shifted.unsent & (shifted.tails | ((shifted.count != 0) & ~shifted.large))),
+            bits.eq(Mux(shifted.tails, shifted.head, shifted.shown & ones(shifted.count, FRACTION_BITS + 1))),
+            count.eq(Mux(shifted.tails, shifted.head_bits, shifted.count)),
+            self.o.valid.eq(field_valid), field.ends.eq(first.ends),
+            field.bits.eq(Mux(second, fraction, first.bits)), field.count.eq(Mux(second, FRACTION_BITS, first.count)),
+            steps.eq(~field_valid | (self.o.ready & (~tails | second))),
         ]
-        signed = unsent & (tails | (bits != 0))
-        with m.If(ends | zero):
-            m.d.comb += field.count.eq(0)
-        with m.Elif(second):
-            m.d.comb += [field.bits.eq(fraction), field.count.eq(FRACTION_BITS)]
-        with m.Elif(tails):
-            m.d.comb += [field.bits.eq(Mux(unsent, Cat(word[-1], head), head)), field.count.eq(head_bits + unsent)]
-        with m.Else():
-            m.d.comb += [field.bits.eq(Mux(signed & ~large, Cat(word[-1], shown), shown)),
-                         field.count.eq(bits + (signed & ~large))]
-        with m.If(self.o.valid & self.o.ready):
-            m.d.sync += second.eq(tails & ~second)
+        with m.If(steps):
+            m.d.sync += [
+                field_valid.eq(valid), first.ends.eq(shifted.ends), fraction.eq(shifted.fraction),
+                tails.eq(shifted.tails & valid), first.bits.eq(Mux(signed, Cat(shifted.negative, bits), bits)),
+                first.count.eq(count + signed), second.eq(0)]
+            with m.If(shifted.none):
+                m.d.sync += [first.bits.eq(0), first.count.eq(0)]
+        with m.Elif(self.o.ready):
+            m.d.sync += second.eq(1)

@@ -47,8 +47,8 @@ class MaskStore(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
-        # A packet may begin within 32 words, and the decoder is up to two masks ahead of it.
-        m.submodules.masks = masks = FIFO(MAP, packet_words(self.parameters) // GROUP + 4)
+        # A packet may begin within 32 words, and the decoder is up to four masks ahead of it.
+        m.submodules.masks = masks = FIFO(MAP, packet_words(self.parameters) // GROUP + 6)
         wiring.connect(m, wiring.flipped(self.map), masks.i)
         row, at = (Signal(unsigned(self.parameters.address_bits), name=name) for name in ("row", "at"))
         # A packet of a run is offered, and not at its end; a mask goes.

@@ -2,15 +2,17 @@
 
 ::
 
-    flit --> shift by exponent --> + n --> region, step --> field of some codes      RegionEncoder
-    bits --> some codes --> step, region --> - n --> leading bit --> flit of fills   RegionDecoder
+    flit --> exponent --> shift --> + n --> region, step --> field of some codes    RegionEncoder
+    bits --> some codes --> step, region, - n --> leading bit --> flit of fills     RegionDecoder
 
 A quantum D is a power of two, so nothing is multiplied: of a magnitude in units of D seven bits count, and the leading
 bit of these and n tells the region. Throughput: a flit a cycle, of more than :data:`CODES` words so many a cycle.
-Latency: one cycle each. Source: MPT section V.A, Figure 10.
+Latency: five cycles encoding, four decoding, and there one more of a run's first field. Source: MPT section V.A, Figure
+10.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -21,6 +23,7 @@ from plinth_hw.comm.codes.block import BIASED, LEVEL, run_flit_layout
 from plinth_hw.comm.codes.block_decode import Bits
 from plinth_hw.isa.codes import BIAS, EXPONENT_BITS, FRACTION_BITS, NAN, REGION_BITS, REGIONS
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits
 
 #: Codes that are made, or read, a cycle at most: such that those of most bits fit into a field.
@@ -33,25 +36,43 @@ _PLACE = data.StructLayout({"step": unsigned(_MOST), "region": unsigned((REGIONS
                             "beyond": unsigned(1)})
 
 
-def placed(m: Module, name: str, word: Value, scale: Value, number: Value) -> Signal:
-    """Where a word lies, of codes of n = 2^number steps at a biased scale."""
-    place, size = Signal(_PLACE, name=f"{name}_place"), Signal(_SIZE, name=f"{name}_size")
-    # As if of most steps, which puts the leading bit to where it is then.
-    places = Signal(_SIZE + _MOST, name=f"{name}_places")
-    above, less = Signal(BIASED, name=f"{name}_above"), (_MOST - number)[:len(number)]
-    distance = above.as_signed()
+def sized(word: Value, above: Value) -> Value:
+    """Magnitude of a word in units of D, whose exponent is so far ``above`` the scale's, as far as it has no more bits.
+    """
+    return Mux(above.as_signed() < 0, 0, (Cat(word[FRACTION_BITS - _SIZE + 1:FRACTION_BITS], 1)
+                                          >> (_SIZE - 1 - above)[:index_bits(_SIZE)])[:_SIZE])
+
+
+def scaled(size: Value, number: Value) -> Value:
+    """A magnitude and n, as if of most steps, which puts the leading bit to where it is then."""
+    return ((size + (1 << number)) << _less(number))[:_SIZE + _MOST]
+
+
+def _less(number: Value) -> Value:
+    return (_MOST - number)[:len(number)]
+
+
+def located(m: Module, name: str, places: Value, negative: Value, far: Value, number: Value) -> Signal:
+    """Where a word lies by what :func:`scaled` says, if it is not too ``far`` from the scale for that."""
+    place = Signal(_PLACE, name=f"{name}_place")
     m.d.comb += [
-        above.eq(word[FRACTION_BITS:WORD - 1] - scale),
-        size.eq(Mux(distance < 0, 0, Cat(word[FRACTION_BITS - _SIZE + 1:FRACTION_BITS], 1)
-                    >> (_SIZE - 1 - above)[:index_bits(_SIZE)])),
-        places.eq((size + (1 << number)) << less), place.step.eq((places >> place.region)[:_MOST] >> less),
-        place.beyond.eq((distance >= _SIZE) | places[_MOST + REGIONS:].any()
-                        | (place.region.all() & (place.step >= (1 << number) - 1 - word[-1]))),
+        place.step.eq((places >> place.region)[:_MOST] >> _less(number)),
+        place.beyond.eq(far | places[_MOST + REGIONS:].any()
+                        | (place.region.all() & (place.step >= (1 << number) - 1 - negative))),
     ]
     for region in range(1, REGIONS):
         with m.If(places[_MOST + region]):
             m.d.comb += place.region.eq(region)
     return place
+
+
+def placed(m: Module, name: str, word: Value, scale: Value, number: Value) -> Signal:
+    """Where a word lies, of codes of n = 2^number steps at a biased scale."""
+    size, places = Signal(_SIZE, name=f"{name}_size"), Signal(_SIZE + _MOST, name=f"{name}_places")
+    above = Signal(BIASED, name=f"{name}_above")
+    m.d.comb += [above.eq(word[FRACTION_BITS:WORD - 1] - scale), size.eq(sized(word, above)),
+                 places.eq(scaled(size, number))]
+    return located(m, name, places, word[-1], above.as_signed() >= _SIZE, number)
 
 
 def _bits(codes: Value, number: Value) -> Value:
@@ -67,6 +88,10 @@ def _together(codes: Sequence[Value], number: Value) -> Value:
     return packed
 
 
+#: What goes with a word from step to step: its sign; it is NaN; it is there.
+_OTHERS = {"negative": 1, "none": 1, "there": 1}
+
+
 class RegionEncoder(wiring.Component):
     """Codes runs.
 
@@ -77,7 +102,7 @@ class RegionEncoder(wiring.Component):
     Members
     -------
     scale, number : In
-        log2 of D; log2 n. Stable while there is something under way.
+        log2 of D; log2 n. Stable from a cycle before there is something under way.
     i : In stream of :func:`~plinth_hw.comm.codes.block.run_flit_layout`
     o : Out stream of :data:`~plinth_hw.comm.codes.bits.FIELD`
     """
@@ -93,33 +118,59 @@ class RegionEncoder(wiring.Component):
         some = min(lanes, CODES)
         groups = lanes // some
         place, left = Signal(index_bits(groups), name="place"), Signal.like(flit.words, name="left")
-        scale, free, last = Signal(BIASED, name="biased_scale"), Signal(name="free"), Signal(name="last")
-        codes = []
-        for lane in range(some):
-            word = Signal(WORD, name=f"word_{lane}")
-            with m.Switch(place):
-                for group in range(groups):
-                    with m.Case(group):
-                        m.d.comb += word.eq(flit.data[group * some + lane])
-            position, code = placed(m, f"word_{lane}", word, scale, self.number), Signal(REGION_BITS[-1])
-            none = word[FRACTION_BITS:WORD - 1].all() & word[:FRACTION_BITS].any()
-            step = Mux(position.beyond, ((1 << self.number) - 1 - word[-1])[:_MOST], position.step)
-            whole = step | (Mux(position.beyond, REGIONS - 1, position.region) << self.number)
-            number = whole | (word[-1] << (self.number + 2))
-            m.d.comb += code.eq(Mux(lane < left, Mux(none, (2 * REGIONS << self.number) - 1, number), 0))
-            codes.append(code)
+        scale, steps, last = Signal(BIASED, name="biased_scale"), Signal(name="steps"), Signal(name="last")
+        number = Signal.like(self.number, name="steps_log2")
+        # Some words, how many they are, and whether they are the run's last ones, in each step.
+        group = data.StructLayout({"count": range(some + 1), "ends": 1})
+        names = ("chosen", "shifted", "summed", "found")
+        groups_, valids = [Signal(group, name=f"{name}_group", reset_less=True) for name in names], [
+            Signal(name=f"{name}_valid") for name in names]
+        m.d.sync += [scale.eq(self.scale + BIAS), number.eq(self.number)]
         m.d.comb += [
-            scale.eq(self.scale + BIAS), left.eq(flit.words - place * some), free.eq(~self.o.valid | self.o.ready),
-            last.eq((left <= some) | (place == groups - 1)), self.i.ready.eq(free & last),
+            left.eq(flit.words - place * some), steps.eq(~self.o.valid | self.o.ready),
+            last.eq((left <= some) | (place == groups - 1)), self.i.ready.eq(steps & last),
         ]
-        with m.If(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
-        with m.If(self.i.valid & free):
+        codes = [self._code(m, lane, select(list(flit.data)[lane::some], place), lane < left, (scale, number), steps)
+                 for lane in range(some)]
+        with m.If(steps):
             m.d.sync += [
-                self.o.valid.eq(1), field.bits.eq(_together(codes, self.number)), field.ends.eq(flit.ends & last),
-                field.count.eq(_bits(Mux(last, left, some), self.number)), place.eq(Mux(last, 0, place + 1)),
-            ]
+                groups_[0].count.eq(Mux(last, left, some)), groups_[0].ends.eq(flit.ends & last),
+                valids[0].eq(self.i.valid), *(after.eq(before) for before, after in pairwise(groups_)),
+                *(after.eq(before) for before, after in pairwise([*valids, self.o.valid])),
+                field.bits.eq(_together(codes, number)), field.ends.eq(groups_[-1].ends),
+                field.count.eq(_bits(groups_[-1].count, number))]
+            with m.If(self.i.valid):
+                m.d.sync += place.eq(Mux(last, 0, place + 1))
         return m
+
+    def _code(self, m: Module, lane: int, word: Value, there: Value, levels: tuple[Signal, Signal], steps: Signal
+              ) -> Signal:
+        """The code of a word, if it is ``there``, else 0; of a biased scale and log2 n. In four steps: how far it is
+        above the scale; its size; that with n; where it lies."""
+        scale, number = levels
+        chosen, shifted, summed, found = (Signal(data.StructLayout(layout), name=f"{name}_{lane}", reset_less=True)
+                                          for name, layout in (
+            ("chosen", {"word": WORD, "above": BIASED, "there": 1}),
+            ("shifted", {"size": _SIZE, "far": 1, **_OTHERS}),
+            ("summed", {"places": _SIZE + _MOST, "far": 1, **_OTHERS}), ("found", {"place": _PLACE, **_OTHERS})))
+        own, negative = chosen.word[FRACTION_BITS:WORD - 1], found.negative
+        place = located(m, f"word_{lane}", summed.places, summed.negative, summed.far, number)
+        with m.If(steps):
+            m.d.sync += [
+                chosen.word.eq(word), chosen.above.eq(word[FRACTION_BITS:WORD - 1] - scale), chosen.there.eq(there),
+                shifted.size.eq(sized(chosen.word, chosen.above)), shifted.far.eq(chosen.above.as_signed() >= _SIZE),
+                shifted.negative.eq(chosen.word[-1]), shifted.there.eq(chosen.there),
+                shifted.none.eq(own.all() & chosen.word[:FRACTION_BITS].any()),
+                summed.places.eq(scaled(shifted.size, number)), summed.far.eq(shifted.far),
+                found.place.eq(place),
+                *(after[name].eq(before[name]) for before, after in pairwise((shifted, summed, found))
+                  for name in _OTHERS)]
+        position, code = found.place, Signal(REGION_BITS[-1], name=f"code_{lane}")
+        step = Mux(position.beyond, ((1 << number) - 1 - negative)[:_MOST], position.step)
+        whole = step | (Mux(position.beyond, REGIONS - 1, position.region) << number)
+        m.d.comb += code.eq(Mux(found.there, Mux(found.none, (2 * REGIONS << number) - 1, whole | (
+            negative << (number + 2))), 0))
+        return code
 
 
 class RegionDecoder(wiring.Component):
@@ -151,45 +202,64 @@ class RegionDecoder(wiring.Component):
         lanes, flit, bits = self.parameters.flit_words, self.o.payload, self.bits
         some = min(lanes, CODES)
         groups = lanes // some
-        place, decoded, left = (Signal(shape, name=name) for shape, name in (
-            (index_bits(groups), "place"), (WORD, "decoded"), (WORD, "left")))
-        scale, now = Signal(BIASED, name="biased_scale"), Signal(range(some + 1), name="now")
-        takes, ends, last = (Signal(name=name) for name in ("takes", "ends", "last"))
-        need = Signal.like(bits.take, name="need")
+        place, left = Signal(index_bits(groups), name="place"), Signal(WORD, name="left")
+        scale, number = Signal(BIASED, name="biased_scale"), Signal.like(self.number, name="steps_log2")
+        # A run is under way; its next codes, how many bits these are, and whether they are its last ones.
+        inside, now = Signal(name="inside"), Signal(range(some + 1), name="now")
+        need, ends = Signal.like(bits.take, name="need"), Signal(name="ends")
+        follow, rest = Signal.like(now, name="follow"), Signal(WORD, name="rest")
+        takes, last, steps = Signal(name="takes"), Signal(name="last"), Signal(name="steps")
+        m.d.sync += [scale.eq(self.scale + BIAS), number.eq(self.number)]
         m.d.comb += [
-            scale.eq(self.scale + BIAS), left.eq(self.run.payload - decoded), ends.eq(left <= some),
-            last.eq(ends | (place == groups - 1)), now.eq(Mux(ends, left, some)), need.eq(_bits(now, self.number)),
-            takes.eq(self.run.valid & (~self.o.valid | self.o.ready) & (bits.count >= need)),
-            self.run.ready.eq(takes & ends), bits.take.eq(Mux(takes, need, 0)),
+            last.eq(ends | (place == groups - 1)), steps.eq(~self.o.valid | self.o.ready),
+            takes.eq(inside & bits.there & steps), self.run.ready.eq(takes & ends), bits.take.eq(Mux(takes, need, 0)),
+            rest.eq(Mux(inside, left - some, self.run.payload)), follow.eq(Mux(rest <= some, rest, some)),
         ]
-        with m.If(self.o.ready):
-            m.d.sync += self.o.valid.eq(0)
+        with m.If(takes | ~inside):
+            m.d.sync += [inside.eq(Mux(inside, ~ends, self.run.valid)), left.eq(rest), ends.eq(rest <= some),
+                         now.eq(follow), need.eq(_bits(follow, number))]
+        # What has been taken of a flit, and what that will be; the flit is whole, the run's last one.
+        step = data.StructLayout({"words": flit.words.shape(), "ends": 1, "place": place.shape(), "whole": 1})
+        names = ("taken", "scaled", "led")
+        notes = [Signal(step, name=f"{name}_note", reset_less=True) for name in names]
+        valids = [Signal(name=f"{name}_valid") for name in names]
+        words = [self._fill(m, lane, bits.peek, (scale, number), steps) for lane in range(some)]
         with m.If(takes):
-            m.d.sync += [self.o.valid.eq(last), flit.words.eq(place * some + now), flit.ends.eq(ends),
-                         place.eq(Mux(last, 0, place + 1)), decoded.eq(Mux(ends, 0, decoded + some))]
-        for lane in range(some):
-            code = Signal(REGION_BITS[-1], name=f"code_{lane}")
-            for length in REGION_BITS:
-                with m.If(self.number == length - 3):
-                    m.d.comb += code.eq(bits.peek[lane * length:][:length])
-            word = self._fill(m, f"fill_{lane}", code, scale)
+            m.d.sync += place.eq(Mux(last, 0, place + 1))
+        with m.If(steps):
+            m.d.sync += [
+                notes[0].words.eq(place * some + now), notes[0].ends.eq(ends), notes[0].place.eq(place),
+                notes[0].whole.eq(last), *(after.eq(before) for before, after in pairwise(notes)),
+                valids[0].eq(takes), *(after.eq(before) for before, after in pairwise(valids)),
+                self.o.valid.eq(valids[-1] & notes[-1].whole), flit.words.eq(notes[-1].words),
+                flit.ends.eq(notes[-1].ends)]
             for group in range(groups):
-                with m.If(takes & (place == group)):
-                    m.d.sync += flit.data[group * some + lane].eq(word)
+                with m.If(notes[-1].place == group):
+                    m.d.sync += [flit.data[group * some + lane].eq(word) for lane, word in enumerate(words)]
         return m
 
-    def _fill(self, m: Module, name: str, code: Value, scale: Value) -> Value:
-        """Of a code."""
-        number = self.number
-        size, leads = Signal(_SIZE, name=f"{name}_size"), Signal(range(_SIZE), name=f"{name}_leads")
+    def _fill(self, m: Module, lane: int, peek: Value, levels: tuple[Signal, Signal], steps: Signal) -> Value:
+        """The fill of a lane's code, in three steps: the code; its size; the leading bit of that."""
+        scale, number = levels
+        name, code = f"fill_{lane}", Signal(REGION_BITS[-1], name=f"code_{lane}", reset_less=True)
+        kinds = {"negative": 1, "none": 1}
+        sized_, led = (Signal(data.StructLayout({**layout, **kinds}), name=f"{name}_{step}", reset_less=True)
+                       for step, layout in (("sized", {"size": _SIZE}), (
+                           "led", {"size": _SIZE, "leads": range(_SIZE), "zero": 1})))
         n = (1 << number)[:_MOST + 1]
-        region = (code >> number)[:2]
-        m.d.comb += size.eq((((code & (n - 1)[:_MOST]) + n) << region) - n)
+        region, leads = (code >> number)[:2], Signal(range(_SIZE), name=f"{name}_leads")
         for place in range(_SIZE):
-            with m.If(size[place]):
+            with m.If(sized_.size[place]):
                 m.d.comb += leads.eq(place)
-        fraction = (size << (_SIZE - 1 - leads)[:index_bits(_SIZE)])[:_SIZE - 1]
-        exponent = Mux(size == 0, 0, (scale + leads)[:EXPONENT_BITS])
-        negative = (code >> (number + 2))[0]
-        return Mux(code == (2 * REGIONS << number) - 1, NAN,
-                   Cat(Const(0, FRACTION_BITS - _SIZE + 1), fraction, exponent, negative))
+        with m.If(steps):
+            for length in REGION_BITS:
+                with m.If(number == length - 3):
+                    m.d.sync += code.eq(peek[lane * length:][:length])
+            m.d.sync += [
+                sized_.size.eq((((code & (n - 1)[:_MOST]) + n) << region) - n),
+                sized_.negative.eq(code >> (number + 2)),
+                sized_.none.eq(code == (2 * REGIONS << number) - 1), led.leads.eq(leads), led.size.eq(sized_.size),
+                led.zero.eq(sized_.size == 0), *(led[kind].eq(sized_[kind]) for kind in kinds)]
+        fraction = (led.size << (_SIZE - 1 - led.leads)[:index_bits(_SIZE)])[:_SIZE - 1]
+        exponent = Mux(led.zero, 0, (scale + led.leads)[:EXPONENT_BITS])
+        return Mux(led.none, NAN, Cat(Const(0, FRACTION_BITS - _SIZE + 1), fraction, exponent, led.negative))

@@ -5,8 +5,8 @@
     flit --> sector --> Aligner --> o
     row --> pieces, each in one packet's reach --^
 
-Throughput: a flit a cycle; one more a packet whose row does not begin with a flit there, and one a row. Latency: flit
-to flit one cycle, of a row's first one two.
+Throughput: a flit a cycle; one more a packet whose row does not begin with a flit there, and four a row. Latency: flit
+to flit one cycle, of a row's first one five.
 """
 
 from amaranth.hdl import Module, Mux, Signal, unsigned
@@ -59,23 +59,38 @@ class CodeRowCut(wiring.Component):
         note = data.StructLayout({"keeps": unsigned(1), "ends": unsigned(1)})
         m.submodules.aligner = aligner = Aligner(parameters, tile_tag_layout(parameters), note)
         connect(m, aligner.o, flipped(self.o))
-        done, left, room = Signal(WORD, name="done"), Signal(WORD, name="left"), Signal(range(reach + 1), name="room")
-        # Of the row a piece has been cut; all have.
-        inside, finished = Signal(name="inside"), Signal(name="finished")
-        ends, address = Signal(name="ends"), Signal(parameters.address_bits, name="address")
-        piece = aligner.piece.payload
+        # The next piece's address, the words from there on, and the lane of the first one; words up to the end of the
+        # packet's reach, no more of which are the row's.
+        address, left = Signal(parameters.address_bits, name="address"), Signal(WORD, name="left")
+        lane, room = Signal(lane_bits, name="lane"), Signal(range(reach + 1), name="room")
+        ends, behind = Signal(name="ends"), Signal.like(room, name="lane_behind")
+        # The row is cut: all pieces have been.
+        finished, piece = Signal(name="finished"), aligner.piece.payload
         m.d.comb += [
-            left.eq(self.words - done), address.eq(self.place + done), piece.run.address.eq(address),
-            room.eq(reach - address[:exact_log2(reach)]), ends.eq(left <= room),
-            piece.run.words.eq(Mux(ends, left, room)), piece.origin.eq(done[:lane_bits]), piece.tail.eq(1),
-            piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1),
-            piece.note.keeps.eq(~ends & ((done + room)[:lane_bits] != 0)), piece.note.ends.eq(ends),
-            aligner.piece.valid.eq((self.i.valid | inside) & ~finished), aligner.sector.eq(self.i.payload.data),
-            aligner.sector_valid.eq(self.i.valid), self.given.eq(aligner.given & aligner.note.ends),
+            piece.run.address.eq(address), piece.run.words.eq(Mux(ends, left, room)), piece.origin.eq(lane),
+            piece.tail.eq(1), piece.tag.use.eq(PieceUse.TILE), piece.tag.last.eq(1), behind.eq(lane + room),
+            piece.note.keeps.eq(~ends & (behind[:lane_bits] != 0)), piece.note.ends.eq(ends),
+            aligner.sector.eq(self.i.payload.data), aligner.sector_valid.eq(self.i.valid),
+            self.given.eq(aligner.given & aligner.note.ends),
             self.i.ready.eq(aligner.sector_taken & ~(aligner.sector_last & aligner.note.keeps)),
         ]
-        with m.If(aligner.piece.valid & aligner.piece.ready):
-            m.d.sync += [done.eq(Mux(ends, 0, done + room)), inside.eq(~ends), finished.eq(ends)]
+        with m.FSM():
+            with m.State("ROW"):
+                m.d.sync += [address.eq(self.place), left.eq(self.words), lane.eq(0)]
+                with m.If(self.i.valid & ~finished):
+                    m.next = "ROOM"
+            with m.State("ROOM"):
+                reaches = reach - address[:exact_log2(reach)]
+                m.d.sync += [room.eq(reaches), ends.eq(left <= reaches)]
+                m.next = "PIECE"
+            with m.State("PIECE"):
+                m.d.comb += aligner.piece.valid.eq(1)
+                with m.If(aligner.piece.ready):
+                    m.d.sync += [address.eq(address + room), left.eq(left - room), lane.eq(behind)]
+                    m.next = "ROOM"
+                    with m.If(ends):
+                        m.d.sync += finished.eq(1)
+                        m.next = "ROW"
         with m.If(self.given):
             m.d.sync += finished.eq(0)
         return m

@@ -50,7 +50,7 @@ class RunEncoder(wiring.Component):
     Members
     -------
     part : In, :data:`PART`
-        Stable while a run is under way.
+        Stable from a cycle before a run is under way.
     i : In stream of :func:`~plinth_hw.comm.codes.block.run_flit_layout`
     o : Out stream of :func:`~plinth_hw.comm.codes.string_write.string_flit_layout`
     """
@@ -106,9 +106,9 @@ class RunDecoder(wiring.Component):
     Members
     -------
     part : In, :data:`PART`
-        Stable while a run is under way.
+        Stable from a cycle before a run is under way.
     clear : In(1)
-        Forgets the bits behind a run's last one.
+        A run's last flit has been given: forgets the bits behind it.
     run : In stream
         Words of a run, at least 1; not of a next part.
     words : Out(Words)
@@ -121,7 +121,7 @@ class RunDecoder(wiring.Component):
     o : Out stream of the same
         Better fills, or words.
     taken : Out
-        Bits of the string that are done with in this cycle.
+        Bits of the string that are done with in this cycle; all of a run's are before its last flit is offered.
     beyond : Out(1)
         A mask that was sent has named words behind its run; until the next one begins.
     """
@@ -146,7 +146,7 @@ class RunDecoder(wiring.Component):
         wiring.connect(m, wiring.flipped(self.i), elements.i)
         wiring.connect(m, wiring.flipped(self.mask), skip.mask)
         wiring.connect(m, skip.map, wiring.flipped(self.map))
-        count, words = Signal.like(reader.count, name="bits_there"), self.words
+        words = self.words
         bits = Mux(follows, elements.bits.take, Mux(quantised, regions.bits.take, blocks.bits.take))
         m.d.comb += [
             skip.sent.eq(part.sent), skip.stored.eq(part.given), self.beyond.eq(skip.beyond),
@@ -161,10 +161,11 @@ class RunDecoder(wiring.Component):
             self.run.ready.eq(Mux(skips, skip.run.ready, Mux(quantised, regions.run.ready, blocks.run.ready))),
             reader.clear.eq(self.clear), blocks.level.eq(part.first),
             *(getattr(elements, name).eq(part[name]) for name in ("known", "lower", "exact")),
-            count.eq(reader.count), reader.take.eq(bits), self.taken.eq(Mux(skips, skip.words.take * WORD, bits)),
+            elements.clear.eq(self.clear), reader.take.eq(bits),
+            self.taken.eq(Mux(skips, skip.words.take * WORD, bits)),
             *(coder.bits.peek.eq(reader.peek) for coder in (blocks, elements, regions)),
-            *(coder.bits.count.eq(Mux(follows, 0, count)) for coder in (blocks, regions)),
-            elements.bits.count.eq(Mux(follows, count, 0)),
+            *(coder.bits.there.eq(~follows & reader.there) for coder in (blocks, regions)),
+            elements.bits.there.eq(follows & reader.there),
             self.o.payload.eq(Mux(skips, skip.o.payload, Mux(follows, elements.o.payload, Mux(
                 quantised, regions.o.payload, blocks.o.payload)))),
             self.o.valid.eq(skip.o.valid | elements.o.valid | regions.o.valid | blocks.o.valid),

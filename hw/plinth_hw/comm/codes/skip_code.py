@@ -9,7 +9,7 @@
     mask ---+    words that it names ---^
 
 Throughput: a flit a cycle, and one more for each 32 words; encoding, that only where masks are sent. Latency: last
-flit of 32 words to their map one cycle; mask to first flit two. Source: MPT section V.
+flit of 32 words to their map one cycle; mask to first flit two, and a run to its first mask one. Source: MPT section V.
 """
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
@@ -139,38 +139,51 @@ class SkipDecoder(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         lanes, words, flit = self.parameters.flit_words, self.words, self.o.payload
-        # Words of the run that have been decoded, and what is left of it; of the mask.
-        decoded, left = Signal(WORD, name="decoded"), Signal(WORD, name="words_left")
+        # Words of the run that have not been decoded; those behind its mask of 32 words; bits of the mask that are of
+        # these, and whether none follows.
+        left, behind = Signal(WORD, name="words_left"), Signal(WORD, name="words_behind")
+        inside, last = Signal(WORD, name="inside"), Signal(name="last")
         rest, place = Signal(WORD, name="rest"), Signal(index_bits(GROUP // lanes), name="place")
-        came, inside, named = (Signal(WORD, name=name) for name in ("came", "inside", "named"))
-        here, free, ends = Signal(lanes, name="here"), Signal(name="free"), Signal(name="ends")
-        need = Signal.like(words.take, name="need")
+        came, named, following = (Signal(WORD, name=name) for name in ("came", "named", "following"))
+        marks, free, ends = Signal(lanes, name="marks"), Signal(name="free"), Signal(name="ends")
+        need, begun, renews = Signal.like(words.take, name="need"), Signal(name="begun"), Signal(name="renews")
         m.d.comb += [
-            left.eq(self.run.payload - decoded), ends.eq(left <= lanes), free.eq(~self.o.valid | self.o.ready),
-            came.eq(Mux(self.sent, words.peek[0], self.mask.payload)),
-            inside.eq(Mux(left >= GROUP, (1 << GROUP) - 1, (1 << left[:index_bits(GROUP)]) - 1)),
-            named.eq(came & inside),
-            self.map.payload.word.eq(named), self.map.payload.ends.eq(left <= GROUP),
-            here.eq(rest), need.eq(population(here)),
+            ends.eq(left <= lanes), free.eq(~self.o.valid | self.o.ready),
+            came.eq(Mux(self.sent, words.peek[0], self.mask.payload)), named.eq(came & inside),
+            self.map.payload.word.eq(named), self.map.payload.ends.eq(last),
+            marks.eq(rest), need.eq(population(marks)), following.eq(Mux(begun, behind, self.run.payload)),
         ]
         with m.If(self.o.ready):
             m.d.sync += self.o.valid.eq(0)
         with m.FSM():
+            with m.State("RUN"):
+                m.d.comb += renews.eq(1)
+                m.d.sync += left.eq(self.run.payload)
+                with m.If(self.run.valid):
+                    m.next = "MASK"
             with m.State("MASK"):
-                there = Mux(self.sent, words.count != 0, self.mask.valid) & self.run.valid
+                there = Mux(self.sent, words.count != 0, self.mask.valid)
                 m.d.comb += self.map.valid.eq(there & self.sent & self.stored)
                 with m.If(there & (~self.map.valid | self.map.ready)):
                     m.d.comb += [words.take.eq(self.sent), self.mask.ready.eq(~self.sent)]
-                    m.d.sync += [rest.eq(named), place.eq(0),
-                                 self.beyond.eq((self.beyond & (decoded != 0)) | (self.sent & (came & ~inside).any()))]
+                    m.d.sync += [rest.eq(named), place.eq(0), begun.eq(1),
+                                 self.beyond.eq((self.beyond & begun) | (self.sent & (came & ~inside).any()))]
                     m.next = "WORDS"
             with m.State("WORDS"), m.If(free & (words.count >= need)):
                 m.d.comb += [words.take.eq(need), self.run.ready.eq(ends)]
                 m.d.sync += [
                     self.o.valid.eq(1), flit.words.eq(Mux(ends, left, lanes)), flit.ends.eq(ends),
-                    *(flit.data[lane].eq(Mux(here[lane], select([words.peek[at] for at in range(lane + 1)], rank), 0))
-                      for lane, rank in enumerate(ranks(here))),
-                    rest.eq(rest >> lanes), place.eq(place + 1), decoded.eq(Mux(ends, 0, decoded + lanes))]
-                with m.If(ends | (place == GROUP // lanes - 1)):
+                    *(flit.data[lane].eq(Mux(marks[lane], select([words.peek[at] for at in range(lane + 1)], rank), 0))
+                      for lane, rank in enumerate(ranks(marks))),
+                    rest.eq(rest >> lanes), place.eq(place + 1), left.eq(left - lanes)]
+                with m.If(ends):
+                    m.d.sync += begun.eq(0)
+                    m.next = "RUN"
+                with m.Elif(place == GROUP // lanes - 1):
+                    m.d.comb += renews.eq(1)
                     m.next = "MASK"
+        with m.If(renews):
+            over = following[index_bits(GROUP):].any()
+            m.d.sync += [inside.eq(Cat(over | (bit < following[:index_bits(GROUP)]) for bit in range(GROUP))),
+                         last.eq(following <= GROUP), behind.eq(following - GROUP)]
         return m

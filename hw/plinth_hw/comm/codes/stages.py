@@ -35,6 +35,7 @@ from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.isa.tasks import field_word
 from plinth_hw.isa.transfer_bodies import CodeBody
 from plinth_hw.isa.winograd import FROM_ELEMENTS, MATRICES, matrix_numbers
+from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.memory.port import TASK_BITS, ReadPort
 from plinth_hw.shapes import shape_of
 
@@ -108,7 +109,7 @@ class CodeStages(wiring.Component):
         for coder in (encoder, decoder):
             m.d.comb += [coder.part[name].eq(body[name]) for name, _ in PART]
         strings, encoded, full = self._encode(m, body, encoder, place)
-        words, decoded, unlike = self._decode(m, body, addresses["codes"], decoder, place, walk.masks)
+        words, decoded, (unlike, checks) = self._decode(m, body, addresses["codes"], decoder, place, walk.masks)
         prediction = self._predict(m, body, addresses)
         self._read(m, encoder, decoder, prediction)
         m.d.comb += [
@@ -118,7 +119,7 @@ class CodeStages(wiring.Component):
             self.o.valid.eq(words.valid | strings.valid | prediction.o.valid),
             *(part.ready.eq(self.o.ready) for part in (words, strings, prediction.o)),
         ]
-        self._arrive(m, body, walk, prediction, (rows == 0) & walk.done & prediction.idle & ~self.o.valid)
+        self._arrive(m, body, walk, prediction, (rows == 0) & walk.done & prediction.idle & ~self.o.valid & ~checks)
         return m
 
     def _predict(self, m: Module, body: Any, addresses: dict[str, Value]) -> Prediction:
@@ -187,19 +188,21 @@ class CodeStages(wiring.Component):
         """Words that were read, with their bits of the mask, to who takes them."""
         flit, payload = self.flit.payload, Signal(run_flit_layout(self.parameters), name="read")
         mask, is_mask = Signal(WORD, name="mask"), Signal(name="is_mask")
+        m.submodules.runs = runs = FIFO(payload.shape(), 2, Storage.HEAD)
         m.d.comb += [
             is_mask.eq(flit.tag.use == PieceUse.INDEX),
             payload.data.eq(flit.data), payload.words.eq(flit.words), payload.mask.eq(mask),
             payload.ends.eq(flit.tag.last & flit.tail),
             self.flit.ready.eq(Mux(self.predicts, prediction.flit.ready, Mux(
-                self.decodes, Mux(is_mask, decoder.mask.ready | ~decoder.part.skips, decoder.i.ready),
-                is_mask | encoder.i.ready))),
+                is_mask, ~self.decodes | ~decoder.part.skips | decoder.mask.ready, runs.i.ready))),
+            runs.i.payload.eq(payload), runs.i.valid.eq(self.flit.valid & ~is_mask & ~self.predicts),
+            runs.o.ready.eq(Mux(self.decodes, decoder.i.ready, encoder.i.ready)),
             decoder.mask.payload.eq(flit.data[0]),
             decoder.mask.valid.eq(self.flit.valid & is_mask & self.decodes & decoder.part.skips),
             prediction.flit.payload.eq(flit), prediction.flit.valid.eq(self.flit.valid & self.predicts),
         ]
-        for coder, way in ((encoder, ~self.decodes & ~self.predicts), (decoder, self.decodes)):
-            m.d.comb += [coder.i.payload.eq(payload), coder.i.valid.eq(self.flit.valid & ~is_mask & way)]
+        for coder, way in ((encoder, ~self.decodes), (decoder, self.decodes)):
+            m.d.comb += [coder.i.payload.eq(runs.o.payload), coder.i.valid.eq(runs.o.valid & way)]
         with m.If(self.flit.valid & self.flit.ready):
             m.d.sync += mask.eq(Mux(is_mask, flit.data[0], mask >> self.parameters.flit_words))
 
@@ -211,41 +214,56 @@ class CodeStages(wiring.Component):
         return writer.o, writer.given, writer.given & writer.full
 
     def _decode(self, m: Module, body: Any, first: Value, decoder: RunDecoder, place: Value, masks: Value
-                ) -> tuple[Any, Value, Value]:
-        """Words that go to their places; whether a row has been given, and a string was not as long as it should be."""
+                ) -> tuple[Any, Value, tuple[Value, Value]]:
+        """Words that go to their places; whether a row has been given; as :meth:`_unlike` says it, whether a string was
+        not as long as it should be."""
         m.submodules.reader = reader = StringReader(self.parameters)
+        m.submodules.decoded = decoded = FIFO(run_flit_layout(self.parameters), 2, Storage.HEAD)
         m.submodules.cut = cut = CodeRowCut(self.parameters)
         m.submodules.store = store = MaskStore(self.parameters)
         connect(m, reader.read, flipped(self.read))
         connect(m, reader.words, decoder.words)
         connect(m, decoder.map, store.map)
+        connect(m, decoded.o, cut.i)
         connect(m, cut.o, store.i)
-        at, taken = Signal(self.parameters.address_bits, name="string_place"), Signal(WORD, name="bits_taken")
-        left = Signal(WORD, name="strings_left")
+        at, left = Signal(self.parameters.address_bits, name="string_place"), Signal(WORD, name="strings_left")
         begins, ends, wanted = (Signal(name=name) for name in ("run_begins", "run_ends", "run_wanted"))
         string = reader.string
         m.d.comb += [
             # A run of which nothing is masked needs no more of its string than the length.
-            cut.i.payload.eq(decoder.o.payload), cut.i.valid.eq(decoder.o.valid & reader.known),
-            decoder.o.ready.eq(cut.i.ready & reader.known),
+            decoded.i.payload.eq(decoder.o.payload), decoded.i.valid.eq(decoder.o.valid & reader.known),
+            decoder.o.ready.eq(decoded.i.ready & reader.known),
             string.payload.place.eq(at), string.payload.room.eq(body.codes_row_stride), string.valid.eq(begins),
             reader.task.eq(self.task), cut.place.eq(place), cut.words.eq(body.columns),
-            ends.eq(cut.i.valid & cut.i.ready & cut.i.payload.ends), reader.ends.eq(ends), decoder.clear.eq(ends),
-            store.start.eq(self.start), store.place.eq(masks),
-            decoder.run.valid.eq(wanted & ~body.follows), decoder.run.payload.eq(body.columns),
+            ends.eq(decoded.i.valid & decoded.i.ready & decoder.o.payload.ends), reader.ends.eq(ends),
+            decoder.clear.eq(ends), store.start.eq(self.start), store.place.eq(masks),
+            decoder.run.valid.eq(wanted), decoder.run.payload.eq(body.columns),
         ]
         # A run's words come once its string's do, and the next run's after that.
         with m.If(self.start):
-            m.d.sync += [at.eq(first), begins.eq(self.decodes), wanted.eq(1), taken.eq(0), left.eq(body.rows - 1)]
+            m.d.sync += [at.eq(first), begins.eq(self.decodes), wanted.eq(self.decodes & ~body.follows),
+                         left.eq(body.rows - 1)]
         with m.Elif(string.valid & string.ready):
-            m.d.sync += [at.eq(at + body.codes_row_stride), begins.eq(left != 0), wanted.eq(1), taken.eq(0),
-                         left.eq(left - 1)]
-        with m.Else():
-            m.d.sync += taken.eq(taken + decoder.taken)
+            m.d.sync += [at.eq(at + body.codes_row_stride), begins.eq(left != 0),
+                         wanted.eq((left != 0) & ~body.follows), left.eq(left - 1)]
         with m.If(decoder.run.valid & decoder.run.ready):
             m.d.sync += wanted.eq(0)
-        unlike = reader.full | decoder.beyond | ((taken + (WORD - 1)) >> exact_log2(WORD) != reader.length)
-        return store.o, cut.given, ends & unlike
+        return store.o, cut.given, self._unlike(m, reader, decoder, ends)
+
+    def _unlike(self, m: Module, reader: StringReader, decoder: RunDecoder, ends: Signal) -> tuple[Value, Value]:
+        """Whether a run's string is not as long as its words take, and whether that is still to be told; two cycles
+        after the run ``ends``."""
+        # Bits of the last cycle, of the string until then, and its words; counted from when a string's length comes on.
+        step, taken, words = Signal.like(decoder.taken, name="step"), Signal(WORD, name="bits_taken"), Signal(
+            WORD, name="words_taken")
+        known, beyond = Signal(name="was_known"), Signal(name="beyond")
+        ended, told = Signal(name="run_ended"), Signal(name="length_told")
+        m.d.sync += [
+            known.eq(reader.known), step.eq(decoder.taken), taken.eq(Mux(reader.known & ~known, 0, taken + step)),
+            words.eq((taken + (WORD - 1)) >> exact_log2(WORD)), beyond.eq(reader.full | decoder.beyond),
+            ended.eq(ends), told.eq(ended),
+        ]
+        return told & (beyond | (words != reader.length)), ended | told
 
 
 def _unfit(m: Module, body: Any) -> Value:
