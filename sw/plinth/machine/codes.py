@@ -5,9 +5,9 @@ from plinth_hw.isa.codes import BLOCK
 from plinth_hw.isa.layout import WORD_BITS
 
 #: Cycles of a run beside its words, encoding; decoding memory's latency comes twice, as strings begin with lengths.
-RUN_CYCLES, DECODE_CYCLES = 36, 28
+RUN_CYCLES, DECODE_CYCLES = 37, 39
 #: Cycles of a block in a first part beside its planes, encoding and decoding.
-BLOCK_CYCLES, DECODE_BLOCK_CYCLES = 2, 1
+BLOCK_CYCLES, DECODE_BLOCK_CYCLES = 2, 2
 #: Codes of regions that are made, or read, a cycle at most.
 REGION_WORDS = 4
 #: Cycles of the words that a mask names, for each word of a next part's string: to exact words, to a lower level, whose

@@ -177,8 +177,8 @@ class BlockDecoder(wiring.Component):
         with m.If(goes):
             m.d.sync += [busy.eq(1), place.eq(0), kind.eq(header), around.eq(plane), escaped.eq(words), inside.eq(1),
                          *(register.eq(fill) for register, fill in zip(held, fills, strict=True))]
-            with m.If(~inside):
-                m.d.sync += left.eq(self.run.payload)
+        with m.If(~inside):
+            m.d.sync += left.eq(self.run.payload)
         with m.If(self.run.valid & self.run.ready):
             m.d.sync += inside.eq(0)
 

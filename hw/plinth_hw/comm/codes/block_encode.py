@@ -59,7 +59,7 @@ class BlockEncoder(wiring.Component):
         waits = [Signal(EXPONENT_BITS, name=f"wait_{at}", reset_less=True) for at in range(BLOCK)]
         m.d.comb += [
             moves.eq(self.o.valid & self.o.ready), loads.eq(following.valid & (~busy | done)),
-            frees.eq(Mux(escapes, done, loads & ~following.escapes)), self.i.ready.eq(~there | frees),
+            frees.eq(Mux(escapes, done, loads & ~following.escapes)), self.i.ready.eq(~there),
         ]
         with m.If(frees):
             m.d.sync += there.eq(0)

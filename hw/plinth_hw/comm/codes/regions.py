@@ -208,15 +208,16 @@ class RegionDecoder(wiring.Component):
         inside, now = Signal(name="inside"), Signal(range(some + 1), name="now")
         need, ends = Signal.like(bits.take, name="need"), Signal(name="ends")
         follow, rest = Signal.like(now, name="follow"), Signal(WORD, name="rest")
-        takes, last, steps = Signal(name="takes"), Signal(name="last"), Signal(name="steps")
+        takes, last, steps, closes = (Signal(name=name) for name in ("takes", "last", "steps", "closes"))
         m.d.sync += [scale.eq(self.scale + BIAS), number.eq(self.number)]
         m.d.comb += [
             last.eq(ends | (place == groups - 1)), steps.eq(~self.o.valid | self.o.ready),
             takes.eq(inside & bits.there & steps), self.run.ready.eq(takes & ends), bits.take.eq(Mux(takes, need, 0)),
-            rest.eq(Mux(inside, left - some, self.run.payload)), follow.eq(Mux(rest <= some, rest, some)),
+            rest.eq(Mux(inside, left - some, self.run.payload)),
+            closes.eq(Mux(inside, left <= 2 * some, self.run.payload <= some)), follow.eq(Mux(closes, rest, some)),
         ]
         with m.If(takes | ~inside):
-            m.d.sync += [inside.eq(Mux(inside, ~ends, self.run.valid)), left.eq(rest), ends.eq(rest <= some),
+            m.d.sync += [inside.eq(Mux(inside, ~ends, self.run.valid)), left.eq(rest), ends.eq(closes),
                          now.eq(follow), need.eq(_bits(follow, number))]
         # What has been taken of a flit, and what that will be; the flit is whole, the run's last one.
         step = data.StructLayout({"words": flit.words.shape(), "ends": 1, "place": place.shape(), "whole": 1})

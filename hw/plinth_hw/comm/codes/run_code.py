@@ -71,9 +71,10 @@ class RunEncoder(wiring.Component):
         part, follows, quantises = self.part, self.part.follows, Signal(name="quantises")
         whole, skips = Signal(name="whole"), Signal(name="skips")
         packed, flit = packer.o.payload, self.o.payload
+        m.d.sync += [whole.eq((part.regions != 0) & follows), quantises.eq((part.regions != 0) & ~follows),
+                     skips.eq(part.skips | ((part.regions != 0) & follows))]
         m.d.comb += [
-            whole.eq((part.regions != 0) & follows), quantises.eq((part.regions != 0) & ~follows),
-            skips.eq(part.skips | whole), skip.sent.eq(part.sent & ~whole), skip.given.eq(part.given | whole),
+            skip.sent.eq(part.sent & ~whole), skip.given.eq(part.given | whole),
             skip.maps.eq(part.maps), regions.scale.eq(part.first), regions.number.eq(part.regions),
             *(coder.i.payload.eq(self.i.payload) for coder in (blocks, regions, skip)),
             blocks.i.valid.eq(self.i.valid & ~skips & ~quantises), regions.i.valid.eq(self.i.valid & quantises),
@@ -148,12 +149,13 @@ class RunDecoder(wiring.Component):
         wiring.connect(m, skip.map, wiring.flipped(self.map))
         words = self.words
         bits = Mux(follows, elements.bits.take, Mux(quantised, regions.bits.take, blocks.bits.take))
+        m.d.sync += quantised.eq((part.regions != 0) & ~follows)
         m.d.comb += [
             skip.sent.eq(part.sent), skip.stored.eq(part.given), self.beyond.eq(skip.beyond),
             skip.words.peek.eq(words.peek), skip.words.count.eq(Mux(skips, words.count, 0)),
             reader.i.payload.eq(words.peek[0]), reader.i.valid.eq((words.count != 0) & ~skips),
             words.take.eq(Mux(skips, skip.words.take, reader.i.valid & reader.i.ready)),
-            quantised.eq((part.regions != 0) & ~follows), elements.whole.eq(part.regions != 0),
+            elements.whole.eq(part.regions != 0),
             regions.scale.eq(part.first), regions.number.eq(part.regions),
             *(coder.run.payload.eq(self.run.payload) for coder in (blocks, regions, skip)),
             blocks.run.valid.eq(self.run.valid & ~skips & ~quantised), skip.run.valid.eq(self.run.valid & skips),

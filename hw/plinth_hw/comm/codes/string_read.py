@@ -3,12 +3,10 @@
 ::
 
     string --> RunReader (memory) --> length
-                            +-------> (FIFO) --> two sectors --> words
+                            +-------> four sectors --> words
 
-Throughput: a flit of words a cycle. Latency: string to first word that of the memory, twice, and eight cycles.
+Throughput: a flit of words a cycle. Latency: string to first word that of the memory, twice, and seven cycles.
 """
-
-from typing import Any
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
@@ -19,12 +17,12 @@ from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.run_reader import RunReader, packet_words
 from plinth_hw.isa.parameters import DieParameters
 from plinth_hw.lib.choice import select
-from plinth_hw.lib.fifo import FIFO, Storage
+from plinth_hw.lib.count import stepped
 from plinth_hw.lib.rotator import rotate
 from plinth_hw.memory.port import TASK_BITS, ReadPort
 
-#: Places for beats.
-PLACES = 16
+#: Places for beats, and for sectors of them.
+PLACES, SECTORS = 16, 4
 
 
 def string_layout(parameters: DieParameters) -> data.StructLayout:
@@ -89,27 +87,22 @@ class StringReader(wiring.Component):
         m.submodules.reader = reader = RunReader(parameters, PLACES)
         wiring.connect(m, reader.port, wiring.flipped(self.read))
         command = reader.command.payload
-        m.submodules.sectors = sectors = FIFO(
-            data.StructLayout({"words": data.ArrayLayout(WORD, lanes), "last": 1}), 2, Storage.HEAD)
         # The sector that comes next, by a word of it; the string's last word; the beats that are to be asked for.
         at, final, edge = (Signal.like(string.place, name=name) for name in ("at", "final", "edge"))
         beat, last = Signal.like(command.address, name="beat"), Signal.like(command.address, name="last_beat")
         some, counted = Signal.like(beat, name="beats_behind"), Signal(name="counted")
         asks, word, ended = Signal(name="asks"), Signal(WORD, name="word", reset_less=True), Signal(name="ended")
-        inside, loads, begins, ends = (Signal(name=name) for name in ("inside", "loads", "begins", "ends"))
+        inside, loads, room, begins, ends = (Signal(name=name) for name in (
+            "inside", "loads", "room", "begins", "ends"))
         lane, last_lane = (address[:lane_bits] if lane_bits else Const(0) for address in (at, final))
         m.d.comb += [
             reader.task.eq(self.task), reader.sector.eq(at[lane_bits:beat_bits]), edge.eq(at | (lanes - 1)),
-            command.address.eq(beat), ends.eq((at ^ final) >> lane_bits == 0), loads.eq(
-                inside & reader.valid & sectors.i.ready),
-            sectors.i.valid.eq(loads), sectors.i.payload.last.eq(ends),
-            # Behind the string's last word come zeros.
-            *(sectors.i.payload.words[number].eq(Mux(ends & (number > last_lane), 0, reader.o[number]))
-              for number in range(lanes)),
+            command.address.eq(beat), ends.eq((at ^ final) >> lane_bits == 0),
+            loads.eq(inside & reader.valid & (room | ended)),
         ]
         m.d.sync += [some.eq(last - beat), counted.eq(0)]
         with m.If(self.ends):
-            m.d.sync += ended.eq(1)
+            m.d.sync += [ended.eq(1), self.known.eq(0)]
         with m.FSM():
             with m.State("IDLE"):
                 m.d.comb += [reader.command.valid.eq(self.string.valid), command.address.eq(string.place >> beat_bits)]
@@ -129,10 +122,10 @@ class StringReader(wiring.Component):
                 m.d.comb += begins.eq(1)
                 m.d.sync += [at.eq(at + 1), final.eq(at + self.length), beat.eq((at + 1) >> beat_bits),
                              last.eq((at + self.length) >> beat_bits), asks.eq(self.length != 0),
-                             inside.eq(self.length != 0)]
+                             inside.eq(self.length != 0), self.known.eq(1)]
                 m.next = "WORDS"
             with m.State("WORDS"):
-                m.d.comb += [self.known.eq(~ended), command.beats_rest.eq(Mux(some < most, some, most - 1)),
+                m.d.comb += [command.beats_rest.eq(Mux(some < most, some, most - 1)),
                              reader.command.valid.eq(asks & counted & ~ended), reader.pop.eq(
                                  loads & (edge[:beat_bits].all() | ends))]
                 m.d.sync += counted.eq(~counted | ~reader.command.ready)
@@ -141,40 +134,45 @@ class StringReader(wiring.Component):
                 with m.If(loads):
                     m.d.sync += [at.eq(edge + 1), inside.eq(~ends)]
                 # What has been asked for comes and goes.
-                waits = (inside & (~asks | (at[beat_bits:] != beat))) | sectors.o.valid
+                waits = inside & (~asks | (at[beat_bits:] != beat))
                 with m.If(ended & ~waits):
                     m.d.comb += self.string.ready.eq(1)
                     m.next = "IDLE"
-        self._words(m, sectors.o, begins, at + 1, ended)
+        # Behind the string's last word come zeros.
+        sector = [Mux(ends & (number > last_lane), 0, reader.o[number]) for number in range(lanes)]
+        self._words(m, sector, begins, at + 1, inside, loads, room)
         return m
 
-    def _words(self, m: Module, sector: Any, begins: Signal, first: Value, ended: Signal) -> None:
-        """Two sectors at most, in turn in two places, and the words of them that are next; zeros where no sector is. A
-        string ``begins`` with some lane of the ``first`` word's sector."""
+    def _words(self, m: Module, sector: list[Value], begins: Signal, first: Value, inside: Signal, loads: Signal,
+               room: Signal) -> None:
+        """Four sectors at most, in turn in as many places, and the words of them that are next; zeros where no sector
+        is. A string ``begins`` with some lane of the ``first`` word's sector, and sectors come while it is ``inside``.
+        """
         lanes, words = self.parameters.flit_words, self.words
         lane_bits = exact_log2(lanes)
-        held = Signal(data.ArrayLayout(WORD, 2 * lanes), name="held", reset_less=True)
-        # Where in them the next word is, and how many of them there are; sectors of the string come.
-        place, after = Signal(lane_bits + 1, name="place"), Signal(lane_bits + 2, name="after")
-        sectors, passes, come = Signal(range(3), name="sectors_there"), Signal(name="passes"), Signal(name="come")
-        loads, there = Signal(name="sector_loads"), Signal.like(words.count, name="there")
-        ring = rotate(m, "held", [held[number] for number in range(2 * lanes)], place, 0, lane_bits + 1, up=False)
+        held = [Signal(data.ArrayLayout(WORD, lanes), name=f"held_{at}", reset_less=True) for at in range(SECTORS)]
+        # Where in them the next word is, and the next sector goes; how many of them there are.
+        place, after = Signal(range(SECTORS * lanes), name="place"), Signal(range((SECTORS + 1) * lanes), name="after")
+        tail, sectors = Signal(range(SECTORS), name="tail"), Signal(range(SECTORS + 1), name="sectors")
+        # The last word of a sector is taken; it was.
+        passes, passed = Signal(name="passes"), Signal(SECTORS, name="passed")
+        there = Signal.like(words.count, name="there")
+        ring = rotate(m, "held", [word for part in held for word in part], place, 0, len(place), up=False)
         m.d.comb += [
-            after.eq(place + words.take), passes.eq(after[lane_bits] ^ place[lane_bits]),
-            sector.ready.eq((sectors != 2) | passes | ended), loads.eq(sector.valid & sector.ready),
+            after.eq(place + words.take), passes.eq(after[lane_bits] ^ place[lane_bits]), room.eq(sectors != SECTORS),
             there.eq(Mux(sectors == 0, 0, Mux(sectors == 1, lanes - (place & (lanes - 1)), lanes))),
             # Behind the string there are zeros without end.
-            words.count.eq(Mux(self.known, Mux(come, there, lanes), 0)),
+            words.count.eq(Mux(self.known, Mux(inside, there, lanes), 0)),
             *(words.peek[lane].eq(ring[lane]) for lane in range(lanes)),
         ]
+        m.d.sync += passed.eq(Mux(passes, 1 << place[lane_bits:], 0))
         with m.If(begins):
-            m.d.sync += [place.eq(first & (lanes - 1)), sectors.eq(0), come.eq(self.length != 0)]
+            m.d.sync += [place.eq(first & (lanes - 1)), tail.eq(0), sectors.eq(0)]
         with m.Elif(self.known):
-            m.d.sync += [place.eq(after), sectors.eq(sectors + loads - (passes & (sectors != 0)))]
-            with m.If(loads & sector.payload.last):
-                m.d.sync += come.eq(0)
-        for half in range(2):
-            with m.If(loads & (place[lane_bits] ^ sectors[0] == half)):
-                m.d.sync += [held[half * lanes + lane].eq(sector.payload.words[lane]) for lane in range(lanes)]
-            with m.Elif(begins | (passes & (place[lane_bits] == half))):
-                m.d.sync += [held[half * lanes + lane].eq(0) for lane in range(lanes)]
+            m.d.sync += [place.eq(after), tail.eq(tail + loads), sectors.eq(
+                stepped(sectors, loads, passes & (sectors != 0)))]
+        for at, words_ in enumerate(held):
+            with m.If(loads & (tail == at)):
+                m.d.sync += [words_[lane].eq(word) for lane, word in enumerate(sector)]
+            with m.Elif(begins | passed[at]):
+                m.d.sync += words_.eq(0)

@@ -121,7 +121,7 @@ class StringWriter(wiring.Component):
         place, flit = self.place, Signal(_flit_layout(self.parameters), name="flit")
         # A flit that waits for what follows, of how many words; its packet's first address; the next word's, the next
         # flit's.
-        kept, address, first, following = Signal.like(flit.data, name="kept", reset_less=True), *(
+        kept, address, first, following = Signal.like(flit.data, name="kept"), *(
             Signal.like(place, name=name) for name in ("address", "first", "following"))
         held, next_held = Signal(range(lanes + 1), name="held"), Signal(range(2 * lanes + 1), name="next_held")
         # The lane of the next word: behind the last one if all of the flit have come.
