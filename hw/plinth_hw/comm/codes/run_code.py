@@ -148,7 +148,8 @@ class RunDecoder(wiring.Component):
         wiring.connect(m, wiring.flipped(self.mask), skip.mask)
         wiring.connect(m, skip.map, wiring.flipped(self.map))
         words = self.words
-        bits = Mux(follows, elements.bits.take, Mux(quantised, regions.bits.take, blocks.bits.take))
+        # Of those that have no run each takes none.
+        bits = elements.bits.take | regions.bits.take | blocks.bits.take
         m.d.sync += quantised.eq((part.regions != 0) & ~follows)
         m.d.comb += [
             skip.sent.eq(part.sent), skip.stored.eq(part.given), self.beyond.eq(skip.beyond),
@@ -166,8 +167,7 @@ class RunDecoder(wiring.Component):
             elements.clear.eq(self.clear), reader.take.eq(bits),
             self.taken.eq(Mux(skips, skip.words.take * WORD, bits)),
             *(coder.bits.peek.eq(reader.peek) for coder in (blocks, elements, regions)),
-            *(coder.bits.there.eq(~follows & reader.there) for coder in (blocks, regions)),
-            elements.bits.there.eq(follows & reader.there),
+            *(coder.bits.there.eq(reader.there) for coder in (blocks, elements, regions)),
             self.o.payload.eq(Mux(skips, skip.o.payload, Mux(follows, elements.o.payload, Mux(
                 quantised, regions.o.payload, blocks.o.payload)))),
             self.o.valid.eq(skip.o.valid | elements.o.valid | regions.o.valid | blocks.o.valid),

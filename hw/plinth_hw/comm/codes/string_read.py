@@ -157,7 +157,10 @@ class StringReader(wiring.Component):
         # The last word of a sector is taken; it was.
         passes, passed = Signal(name="passes"), Signal(SECTORS, name="passed")
         there = Signal.like(words.count, name="there")
-        ring = rotate(m, "held", [word for part in held for word in part], place, 0, len(place), up=False)
+        # By the highest bit first, as of the last levels only the first lanes count.
+        ring: list[Value] = [word for part in held for word in part]
+        for bit in reversed(range(len(place))):
+            ring = rotate(m, "held", ring, place, bit, bit + 1, up=False)
         m.d.comb += [
             after.eq(place + words.take), passes.eq(after[lane_bits] ^ place[lane_bits]), room.eq(sectors != SECTORS),
             there.eq(Mux(sectors == 0, 0, Mux(sectors == 1, lanes - (place & (lanes - 1)), lanes))),
