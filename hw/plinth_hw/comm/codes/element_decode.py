@@ -18,7 +18,7 @@ done with.
 from itertools import pairwise
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -57,10 +57,11 @@ _CAME = data.StructLayout({"fill": WORD, "whole": 1, "stays": 1, "large": 1, "ta
 def leading(bits: Value) -> tuple[Value, Value]:
     """Whether a bit is set, and the number of the highest one, as a tree."""
     if len(bits) == 1:
-        return bits, bits[:0]
+        return bits, Const(0)
     half = 1 << (len(bits) - 1).bit_length() - 1
     (any_low, low), (any_high, high) = leading(bits[:half]), leading(bits[half:])
-    return any_low | any_high, Cat(Mux(any_high, high, low)[:half.bit_length() - 1], any_high)
+    number = any_high if half == 1 else Cat(Mux(any_high, high, low)[:half.bit_length() - 1], any_high)
+    return any_low | any_high, number
 
 
 class ElementDecoder(wiring.Component):
