@@ -17,7 +17,7 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
-from plinth_hw.comm.codes.bits import COUNT, FIELD, WORD
+from plinth_hw.comm.codes.bits import FIELD, WORD
 from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK
 from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, EXPONENT_BITS, FLOOR, FRACTION_BITS, UNARY
 from plinth_hw.lib.choice import one_of
@@ -154,7 +154,7 @@ class ElementEncoder(wiring.Component):
             FRACTION_BITS, name="fraction", reset_less=True)
         tails, second, field_valid = (Signal(name=name) for name in ("tails", "second", "field_valid"))
         # A word of which nothing was sent comes with its sign.
-        signed, bits, count = Signal(name="signed"), Signal(WORD, name="bits"), Signal(COUNT, name="count")
+        signed, bits, count = Signal(name="signed"), Signal(FRACTION_BITS + 1, name="bits"), Signal(SHIFT, name="count")
         m.d.comb += [
             signed.eq(shifted.unsent & (shifted.tails | ((shifted.count != 0) & ~shifted.large))),
             bits.eq(Mux(shifted.tails, shifted.head, shifted.shown & ones(shifted.count, FRACTION_BITS + 1))),
