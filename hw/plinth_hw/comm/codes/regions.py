@@ -66,15 +66,6 @@ def located(m: Module, name: str, places: Value, negative: Value, far: Value, nu
     return place
 
 
-def placed(m: Module, name: str, word: Value, scale: Value, number: Value) -> Signal:
-    """Where a word lies, of codes of n = 2^number steps at a biased scale."""
-    size, places = Signal(_SIZE, name=f"{name}_size"), Signal(_SIZE + _MOST, name=f"{name}_places")
-    above = Signal(BIASED, name=f"{name}_above")
-    m.d.comb += [above.eq(word[FRACTION_BITS:WORD - 1] - scale), size.eq(sized(word, above)),
-                 places.eq(scaled(size, number))]
-    return located(m, name, places, word[-1], above.as_signed() >= _SIZE, number)
-
-
 def _bits(codes: Value, number: Value) -> Value:
     """Of so many codes: 4, 5 or 6 each."""
     return (codes << 2) + Mux(number[1], Mux(number[0], codes << 1, codes), 0)
