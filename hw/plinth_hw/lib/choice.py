@@ -54,3 +54,13 @@ def index_of(one_hot: Value) -> Value:
     """Number of the set bit; 0 if none is."""
     return Cat(Cat(one_hot[number] for number in range(len(one_hot)) if number >> bit & 1).any()
                for bit in range(index_bits(len(one_hot))))
+
+
+def leading(bits: Value) -> tuple[Value, Value]:
+    """Whether a bit is set, and the number of the highest one, as a tree."""
+    if len(bits) == 1:
+        return bits, Const(0)
+    half = 1 << (len(bits) - 1).bit_length() - 1
+    (any_low, low), (any_high, high) = leading(bits[:half]), leading(bits[half:])
+    number = any_high if half == 1 else Cat(Mux(any_high, high, low)[:half.bit_length() - 1], any_high)
+    return any_low | any_high, number

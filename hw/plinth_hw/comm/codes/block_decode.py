@@ -183,7 +183,7 @@ class BlockDecoder(wiring.Component):
             m.d.sync += inside.eq(0)
 
     def _word(self, m: Module, lane: int, step: Any, level: Signal) -> Signal:
-        """What a lane's word is."""
+        """The fill of a lane by the kind of its block: escaped, zero, the bound of what was not sent, or planes."""
         fill, own, word, hidden = step.fills[lane], step.own[lane], Signal(WORD, name=f"word_{lane}"), small(level)
         fraction = (fill.bits << step.shifts[lane])[:FRACTION_BITS]
         with m.If(step.kind == ESCAPE):

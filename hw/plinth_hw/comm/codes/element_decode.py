@@ -18,7 +18,7 @@ done with.
 from itertools import pairwise
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -28,7 +28,7 @@ from plinth_hw.comm.codes.block_decode import Bits, kinds, small
 from plinth_hw.comm.codes.element_encode import SHIFT, clipped, ones
 from plinth_hw.isa.codes import ABOVE, BIAS, EXPONENT_BITS, FRACTION_BITS, UNARY
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.choice import index_of, one_of
+from plinth_hw.lib.choice import index_of, leading, one_of
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO
 
@@ -52,16 +52,6 @@ _NEED = data.StructLayout({"fill": WORD, "whole": 1, "stays": 1, "large": 1, "ta
 _CAME = data.StructLayout({"fill": WORD, "whole": 1, "stays": 1, "large": 1, "tails": 1, "negative": 1,
                            "count": SHIFT, "low": SHIFT, "bits": WORD, "skipped": range(UNARY),
                            "exponent": EXPONENT_BITS})
-
-
-def leading(bits: Value) -> tuple[Value, Value]:
-    """Whether a bit is set, and the number of the highest one, as a tree."""
-    if len(bits) == 1:
-        return bits, Const(0)
-    half = 1 << (len(bits) - 1).bit_length() - 1
-    (any_low, low), (any_high, high) = leading(bits[:half]), leading(bits[half:])
-    number = any_high if half == 1 else Cat(Mux(any_high, high, low)[:half.bit_length() - 1], any_high)
-    return any_low | any_high, number
 
 
 class ElementDecoder(wiring.Component):

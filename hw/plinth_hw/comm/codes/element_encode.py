@@ -124,7 +124,7 @@ class ElementEncoder(wiring.Component):
             kind.below_known.eq(known - own + FRACTION_BITS), kind.below_lower.eq(lower - own + FRACTION_BITS)]
 
     def _counts(self, kind: Any, counts: Any, lower: Signal) -> list[Any]:
-        """Numbers of bits."""
+        """How many bits of a word lie below each level, and between its top and the lower one; zeros of its tail."""
         return [
             *(counts[name].eq(kind[name]) for name in ("bits", "large", "unsent")),
             counts.none.eq(kind.zero | kind.ends), counts.ends.eq(kind.ends),

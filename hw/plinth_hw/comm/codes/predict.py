@@ -152,7 +152,6 @@ class Prediction(wiring.Component):
                 with m.If(o.ready & maps.ends):
                     end_window()
 
-
     def _read(self, m: Module, task: data.View, i: Any, ends: FillEnds, neurons: LiveNeurons) -> None:
         """Fills with their levels, and what is added to neurons."""
         flit = i.payload
