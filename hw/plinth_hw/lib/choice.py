@@ -3,7 +3,7 @@
 By conditions of which one holds at most: the OR of all values, each zero unless it is the one (:func:`one_of`); or,
 a cycle later, the OR of a register for each value, zero unless it is the one (:func:`one_registered`), which needs no
 logic in front of the OR: a register's reset takes the condition. By an index: a tree of multiplexers
-(:func:`select`).
+(:func:`select`). And which: numbers and masks of bits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -54,6 +54,16 @@ def index_of(one_hot: Value) -> Value:
     """Number of the set bit; 0 if none is."""
     return Cat(Cat(one_hot[number] for number in range(len(one_hot)) if number >> bit & 1).any()
                for bit in range(index_bits(len(one_hot))))
+
+
+def lowest(bits: Value) -> Value:
+    """The lowest set bit alone; 0 if none is."""
+    return bits & (~bits + 1)[:len(bits)]
+
+
+def ones(count: Value, bits: int) -> Value:
+    """So many bits, of which the first ``count`` are set."""
+    return Cat(place < count for place in range(bits))
 
 
 def leading(bits: Value) -> tuple[Value, Value]:

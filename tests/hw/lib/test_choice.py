@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from amaranth.hdl import Module, unsigned
+from amaranth.hdl import Cat, Module, unsigned
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out
 from tests.support.amaranth_sim import simulate
 
-from plinth_hw.lib.choice import index_of, one_of, one_registered, select
+from plinth_hw.lib.choice import index_of, leading, lowest, one_of, one_registered, ones, select
 
 
 class _Choices(wiring.Component):
@@ -71,5 +71,40 @@ def test_several_are_joined():
         assert ctx.get(dut.any) == 0x55
         await ctx.tick()
         assert ctx.get(dut.held) == ctx.get(dut.enabled) == 0x55
+
+    simulate(dut, bench)
+
+
+class _Bits(wiring.Component):
+    """Which bits are set, of ``width``."""
+
+    def __init__(self, width):
+        self.width = width
+        super().__init__({"i": In(width), "count": In(5), "lowest": Out(width), "ones": Out(width), "any": Out(1),
+                          "leads": Out(4)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += [self.lowest.eq(lowest(self.i)), self.ones.eq(ones(self.count, self.width)),
+                     Cat(self.any, self.leads).eq(Cat(*leading(self.i)))]
+        return m
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 7, 8, 11])
+def test_bits(width):
+    """The lowest bit, the leading one's number, and so many ones, of all words or random ones."""
+    dut = _Bits(width)
+
+    async def bench(ctx):
+        for word in range(1 << min(width, 8)):
+            word = word if width <= 8 else word * 2731 % (1 << width)
+            count = word % (width + 2)
+            ctx.set(dut.i, word)
+            ctx.set(dut.count, count)
+            await ctx.delay(1e-7)
+            assert ctx.get(dut.lowest) == word & -word
+            assert ctx.get(dut.ones) == (1 << min(count, width)) - 1
+            assert (ctx.get(dut.any), ctx.get(dut.leads)) == (word != 0, max(word.bit_length() - 1, 0))
+            await ctx.tick()
 
     simulate(dut, bench)

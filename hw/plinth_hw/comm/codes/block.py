@@ -10,6 +10,7 @@ Throughput: a flit a cycle, a block one more. Latency: last flit of a block to t
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import data, stream, wiring
@@ -17,8 +18,9 @@ from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.flit import payload_layout
-from plinth_hw.isa.codes import BLOCK, EXPONENT_BITS, FRACTION_BITS
+from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, EXPONENT_BITS, FLOOR, FRACTION_BITS
 from plinth_hw.isa.parameters import DieParameters
+from plinth_hw.lib.choice import ones
 from plinth_hw.lib.count import index_bits
 
 #: Level of a code, and an exponent as its field has it, with room for sums.
@@ -79,7 +81,7 @@ class Blocks(wiring.Component):
             m.d.sync += valid.eq(0)
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [
-                valid.eq(1), mask.eq(flit.mask & ((1 << flit.words) - 1)[:lanes]), ends.eq(flit.ends),
+                valid.eq(1), mask.eq(flit.mask & ones(flit.words, lanes)), ends.eq(flit.ends),
                 *(words[lane].eq(word) for lane, word in enumerate(arriving)),
                 top.eq(largest), any_.eq(Cat(arriving).any())]
         place, empty = Signal(index_bits(BLOCK // lanes), name="place"), Signal(init=1, name="empty")
@@ -97,6 +99,28 @@ class Blocks(wiring.Component):
         with m.If(self.o.valid & self.o.ready):
             m.d.sync += [self.o.valid.eq(0), block.words.eq(0), block.mask.eq(0), block.largest.eq(0), empty.eq(1)]
         return m
+
+
+class Bounds:
+    """What exponents of blocks are held against, of the level of a code's first part; a cycle after that.
+
+    Attributes
+    ----------
+    least : Signal
+        Exponent of which a block is at least, as far as its code goes.
+    """
+
+    def __init__(self, m: Module, level: Value):
+        self.least, self._most = Signal(BIASED, name="least"), Signal(BIASED, name="most")
+        m.d.sync += [self.least.eq(level + (BIAS - FLOOR)), self._most.eq(level + (BIAS + ABOVE))]
+
+    def top(self, block: Any) -> Value:
+        """Exponent of a block of :data:`WHOLE_BLOCK`."""
+        return Mux(block.largest > self.least, block.largest, self.least)
+
+    def escapes(self, block: Any) -> Value:
+        """A block has more planes than a code can have."""
+        return block.largest > self._most
 
 
 def _largest(m: Module, exponents: Sequence[Value]) -> Value:

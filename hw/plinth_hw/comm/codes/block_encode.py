@@ -18,8 +18,8 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.codes.bits import FIELD, WORD
-from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK
-from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, ESCAPE, EXPONENT_BITS, FLOOR, FRACTION_BITS, HEADER_BITS, ZERO
+from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK, Bounds
+from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, ESCAPE, EXPONENT_BITS, FRACTION_BITS, HEADER_BITS, ZERO
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits
 
@@ -117,13 +117,13 @@ class BlockEncoder(wiring.Component):
         following = Signal(data.StructLayout({
             "exponent": EXPONENT_BITS, "planes": range(ABOVE + 2), "header": HEADER_BITS, "escapes": 1, "sent": 1,
             "valid": 1}), name="following")
-        level, least, most = (Signal(BIASED, name=name) for name in ("biased_level", "least", "most"))
+        level, bounds = Signal(BIASED, name="biased_level"), Bounds(m, self.level)
         exponent, over = Signal(BIASED, name="exponent"), Signal(name="over")
-        m.d.comb += [exponent.eq(Mux(held.largest > least, held.largest, least)), over.eq(held.largest > most)]
+        m.d.comb += [exponent.eq(bounds.top(held)), over.eq(bounds.escapes(held))]
         m.d.sync += [
-            level.eq(self.level + BIAS), least.eq(self.level + (BIAS - FLOOR)), most.eq(self.level + (BIAS + ABOVE)),
+            level.eq(self.level + BIAS),
             following.exponent.eq(exponent), following.planes.eq(exponent - level + 1), following.escapes.eq(over),
             following.sent.eq((exponent >= level) & ~over & ~held.empty),
-            following.header.eq(Mux(over, ESCAPE, Mux(held.empty, ZERO, exponent - least + 1))),
+            following.header.eq(Mux(over, ESCAPE, Mux(held.empty, ZERO, exponent - bounds.least + 1))),
             following.valid.eq(there)]
         return following

@@ -25,10 +25,10 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.comm.codes.bits import COUNT, WORD
 from plinth_hw.comm.codes.block import BIASED, LEVEL, run_flit_layout
 from plinth_hw.comm.codes.block_decode import Bits, kinds, small
-from plinth_hw.comm.codes.element_encode import SHIFT, clipped, ones
+from plinth_hw.comm.codes.element_encode import SHIFT, clipped
 from plinth_hw.isa.codes import ABOVE, BIAS, EXPONENT_BITS, FRACTION_BITS, UNARY
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.choice import index_of, leading, one_of
+from plinth_hw.lib.choice import index_of, leading, lowest, one_of, ones
 from plinth_hw.lib.count import stepped
 from plinth_hw.lib.fifo import FIFO
 
@@ -87,37 +87,37 @@ class ElementDecoder(wiring.Component):
         m.submodules.flits = flits = FIFO(run_flit_layout(self.parameters), PLACES)
         m.submodules.words = words = FIFO(unsigned(WORD), PLACES)
         arriving = self.i.payload
-        marks, rest, lowest = (Signal(lanes, name=name) for name in ("marks", "rest", "lowest"))
+        marks, rest, next_ = (Signal(lanes, name=name) for name in ("marks", "rest", "next"))
         fills = Signal(data.ArrayLayout(WORD, lanes), name="fills", reset_less=True)
         steps, closed, last = (Signal(name=name) for name in ("steps", "closed", "last"))
         m.d.comb += [
-            marks.eq(arriving.mask & ((1 << arriving.words) - 1)[:lanes]), lowest.eq(rest & (~rest + 1)),
-            last.eq((rest == 0) | (steps & (rest == lowest))), self.i.ready.eq(last & flits.i.ready & ~closed),
+            marks.eq(arriving.mask & ones(arriving.words, lanes)), next_.eq(lowest(rest)),
+            last.eq((rest == 0) | (steps & (rest == next_))), self.i.ready.eq(last & flits.i.ready & ~closed),
             flits.i.payload.eq(arriving), flits.i.payload.mask.eq(marks),
             flits.i.valid.eq(self.i.valid & last & ~closed),
         ]
         with m.If(steps):
-            m.d.sync += rest.eq(rest & ~lowest)
+            m.d.sync += rest.eq(rest & ~next_)
         with m.If(self.i.valid & self.i.ready):
             m.d.sync += [rest.eq(marks), fills.eq(arriving.data), closed.eq(arriving.ends)]
         with m.If(self.clear):
             m.d.sync += closed.eq(0)
-        self._words(m, one_of(lowest, fills), rest != 0, steps, words)
+        self._words(m, one_of(next_, fills), rest != 0, steps, words)
         self._merge(m, flits, words)
         return m
 
     def _merge(self, m: Module, flits: FIFO, words: FIFO) -> None:
         """Words in place of the fills of flits."""
         flit, rest, busy = self.o.payload, self.o.payload.mask, Signal(name="busy")
-        lowest = Signal.like(rest, name="lowest_place")
+        next_ = Signal.like(rest, name="next_place")
         m.d.comb += [
-            lowest.eq(rest & (~rest + 1)), self.o.valid.eq(busy & (rest == 0)), words.o.ready.eq(rest != 0),
+            next_.eq(lowest(rest)), self.o.valid.eq(busy & (rest == 0)), words.o.ready.eq(rest != 0),
             flits.o.ready.eq(~busy | (self.o.valid & self.o.ready)),
         ]
         with m.If(words.o.valid & words.o.ready):
-            m.d.sync += rest.eq(rest & ~lowest)
+            m.d.sync += rest.eq(rest & ~next_)
             for lane in range(self.parameters.flit_words):
-                with m.If(lowest[lane]):
+                with m.If(next_[lane]):
                     m.d.sync += flit.data[lane].eq(words.o.payload)
         with m.If(flits.o.ready):
             m.d.sync += busy.eq(flits.o.valid)

@@ -18,9 +18,9 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.codes.bits import FIELD, WORD
-from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK
-from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, EXPONENT_BITS, FLOOR, FRACTION_BITS, UNARY
-from plinth_hw.lib.choice import one_of
+from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK, Bounds
+from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, EXPONENT_BITS, FRACTION_BITS, UNARY
+from plinth_hw.lib.choice import lowest, one_of, ones
 from plinth_hw.lib.count import index_bits
 
 #: Bits of a shift, up to the significand's.
@@ -31,11 +31,6 @@ def clipped(distance: Value, most: int = FRACTION_BITS) -> Value:
     """A signed number of bits, from 0 to ``most``."""
     number = distance.as_signed()
     return Mux(number < 0, 0, Mux(number > most, most, number))[:SHIFT]
-
-
-def ones(count: Value, bits: int) -> Value:
-    """So many bits, of which the lowest ``count`` are set."""
-    return Cat(place < count for place in range(bits))
 
 
 #: A masked word: ``bits``, whether its block is ``empty`` or ``escapes``, and the block's exponent, its ``top``; or
@@ -88,16 +83,15 @@ class ElementEncoder(wiring.Component):
         m = Module()
         block = self.i.payload
         known, lower = Signal(BIASED, name="biased_known"), Signal(BIASED, name="biased_lower")
-        least, most = Signal(BIASED, name="least"), Signal(BIASED, name="most")
-        m.d.sync += [known.eq(self.known + BIAS), lower.eq(self.lower + BIAS), least.eq(self.first + (BIAS - FLOOR)),
-                     most.eq(self.first + (BIAS + ABOVE))]
+        bounds = Bounds(m, self.first)
+        m.d.sync += [known.eq(self.known + BIAS), lower.eq(self.lower + BIAS)]
         # Masked words that have been taken; the next one.
-        taken, lowest = Signal(BLOCK, name="taken"), Signal(BLOCK, name="lowest")
+        taken, next_ = Signal(BLOCK, name="taken"), Signal(BLOCK, name="next")
         wanted, steps, none = Signal(BLOCK, name="wanted"), Signal(name="steps"), Signal(name="none")
         word, kind, counts, shifted = (Signal(layout, name=name, reset_less=True) for name, layout in (
             ("word", _WORD), ("kind", _KIND), ("counts", _COUNTS), ("shifted", _SHIFTED)))
         valid = [Signal(name=f"{name}_valid") for name in ("word", "kind", "counts", "shifted")]
-        m.d.comb += [wanted.eq(block.mask & ~taken), lowest.eq(wanted & (~wanted + 1)), none.eq(wanted == 0),
+        m.d.comb += [wanted.eq(block.mask & ~taken), next_.eq(lowest(wanted)), none.eq(wanted == 0),
                      self.i.ready.eq(steps & none)]
         sends = self._shifted(m, counts, shifted)
         with m.If(steps):
@@ -105,12 +99,12 @@ class ElementEncoder(wiring.Component):
                 # A run's last block gives a field more.
                 valid[0].eq(self.i.valid & (~none | block.ends)),
                 *(after.eq(before) for before, after in pairwise(valid)),
-                word.bits.eq(one_of(lowest, block.words)), word.ends.eq(none), word.empty.eq(block.empty),
-                word.escapes.eq(block.largest > most), word.top.eq(Mux(block.largest > least, block.largest, least)),
+                word.bits.eq(one_of(next_, block.words)), word.ends.eq(none), word.empty.eq(block.empty),
+                word.escapes.eq(bounds.escapes(block)), word.top.eq(bounds.top(block)),
                 *self._kind(word, kind, known, lower), *self._counts(kind, counts, lower),
                 *sends]
             with m.If(self.i.valid):
-                m.d.sync += taken.eq(Mux(none, 0, taken | lowest))
+                m.d.sync += taken.eq(Mux(none, 0, taken | next_))
         self._give(m, shifted, valid[-1], steps)
         return m
 

@@ -18,18 +18,18 @@ from amaranth.lib.wiring import In, Out
 from plinth_hw.arith.adder import FloatAdder
 from plinth_hw.comm.codes.bits import WORD
 from plinth_hw.comm.codes.block import BIASED, LEVEL
-from plinth_hw.comm.codes.regions import NUMBER
+from plinth_hw.comm.codes.regions import NUMBER, SIZE, beyond, sized
 from plinth_hw.isa.codes import BIAS, EXPONENT_BITS, FRACTION_BITS, REGION_BITS
 from plinth_hw.isa.formats import FP32
 from plinth_hw.lib.choice import select
-from plinth_hw.lib.count import index_bits, stepped
+from plinth_hw.lib.count import stepped
 from plinth_hw.lib.delay import DelayLine, delayed
 from plinth_hw.lib.fifo import FIFO
 
 #: Flits that are under way, more than half the cycles of latency.
 PLACES = 16
-#: Bits of a level's distance below that of the task; of a magnitude in units of a quantum of regions.
-SHIFT_BITS, SIZE_BITS = 3, 7
+#: Bits of a level's distance below that of the task.
+SHIFT_BITS = 3
 
 
 class FillEnds(wiring.Component):
@@ -99,13 +99,10 @@ class FillEnds(wiring.Component):
         ]
         # Kinds; the magnitude in units of a quantum of regions.
         fill_2, zero_2, large, is_small, size, far = (register(bits, name) for bits, name in (
-            (WORD, "fill_2"), (1, "zero_2"), (1, "large"), (1, "is_small"), (SIZE_BITS, "size"), (1, "far")))
-        places = index_bits(SIZE_BITS)
-        significand = Cat(fill_1[FRACTION_BITS - SIZE_BITS + 1:FRACTION_BITS], 1)
+            (WORD, "fill_2"), (1, "zero_2"), (1, "large"), (1, "is_small"), (SIZE, "size"), (1, "far")))
         m.d.sync += [
             fill_2.eq(fill_1), zero_2.eq(zero_1), large.eq(~above[-1]), is_small.eq(above.all() & half),
-            size.eq(Mux(above[-1], 0, significand >> (SIZE_BITS - 1 - above)[:places])),
-            far.eq(~above[-1] & (above[places:].any() | above[:places].all())),
+            size.eq(sized(fill_1, above)), far.eq(beyond(above)),
         ]
         near, quantum, kept, negative, unsent = (register(bits, name) for bits, name in (
             (WORD, "near"), (WORD, "quantum"), (WORD, "kept"), (1, "negative"), (1, "unsent")))
@@ -132,9 +129,9 @@ class FillEnds(wiring.Component):
         """Exponent of the quantum that is added to a fill: its level, and of regions one more for each that lies below
         the fill; what is beyond all of them goes to infinity."""
         numbers = [bits - 3 for bits in REGION_BITS]
-        steps, reached = Signal(SIZE_BITS, name=f"steps_{lane}"), Signal(3, name=f"reached_{lane}")
+        steps, reached = Signal(SIZE, name=f"steps_{lane}"), Signal(3, name=f"reached_{lane}")
         # Where a region's last step, or of negative words the last two, are given up for what is beyond.
-        limit = Signal(SIZE_BITS, name=f"limit_{lane}")
+        limit = Signal(SIZE, name=f"limit_{lane}")
         m.d.comb += [
             steps.eq(size >> self.regions), reached.eq(Cat(steps >= (1 << region) - 1 for region in (1, 2, 3))),
             limit.eq(select([Const(0), *(Mux(negative, (15 << number) - 16, (15 << number) - 8) for number in numbers)],

@@ -23,13 +23,14 @@ from plinth_hw.comm.codes.block import BIASED, LEVEL, run_flit_layout
 from plinth_hw.comm.codes.block_decode import Bits
 from plinth_hw.isa.codes import BIAS, EXPONENT_BITS, FRACTION_BITS, NAN, REGION_BITS, REGIONS
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.choice import select
+from plinth_hw.lib.choice import leading, select
 from plinth_hw.lib.count import index_bits
 
 #: Codes that are made, or read, a cycle at most: such that those of most bits fit into a field.
 CODES = 4
-#: Bits of which a code is made; log2 n of the codes of most bits; what says of how many bits codes are, log2 n, or 0.
-_SIZE, _MOST = 7, REGION_BITS[-1] - 3
+#: Bits of a magnitude in units of D; log2 n of the codes of most bits; what says of how many bits codes are, log2 n,
+#: or 0.
+SIZE, _MOST = 7, REGION_BITS[-1] - 3
 NUMBER = unsigned(_MOST.bit_length())
 #: Where a word lies: ``step`` of a ``region``; ``beyond``: of all regions.
 _PLACE = data.StructLayout({"step": unsigned(_MOST), "region": unsigned((REGIONS - 1).bit_length()),
@@ -37,15 +38,20 @@ _PLACE = data.StructLayout({"step": unsigned(_MOST), "region": unsigned((REGIONS
 
 
 def sized(word: Value, above: Value) -> Value:
-    """Magnitude of a word in units of D, whose exponent is so far ``above`` the scale's, as far as it has no more bits.
+    """Magnitude of a word in units of D, whose exponent is so far ``above`` the scale's, if it is not :func:`beyond`.
     """
-    return Mux(above.as_signed() < 0, 0, (Cat(word[FRACTION_BITS - _SIZE + 1:FRACTION_BITS], 1)
-                                          >> (_SIZE - 1 - above)[:index_bits(_SIZE)])[:_SIZE])
+    return Mux(above.as_signed() < 0, 0, (Cat(word[FRACTION_BITS - SIZE + 1:FRACTION_BITS], 1)
+                                          >> (SIZE - 1 - above)[:index_bits(SIZE)])[:SIZE])
+
+
+def beyond(above: Value) -> Value:
+    """A word's magnitude has more than :data:`SIZE` bits."""
+    return above.as_signed() >= SIZE
 
 
 def scaled(size: Value, number: Value) -> Value:
     """A magnitude and n, as if of most steps, which puts the leading bit to where it is then."""
-    return ((size + (1 << number)) << _less(number))[:_SIZE + _MOST]
+    return ((size + (1 << number)) << _less(number))[:SIZE + _MOST]
 
 
 def _less(number: Value) -> Value:
@@ -57,12 +63,10 @@ def located(m: Module, name: str, places: Value, negative: Value, far: Value, nu
     place = Signal(_PLACE, name=f"{name}_place")
     m.d.comb += [
         place.step.eq((places >> place.region)[:_MOST] >> _less(number)),
+        place.region.eq(leading(places[_MOST:_MOST + REGIONS])[1]),
         place.beyond.eq(far | places[_MOST + REGIONS:].any()
                         | (place.region.all() & (place.step >= (1 << number) - 1 - negative))),
     ]
-    for region in range(1, REGIONS):
-        with m.If(places[_MOST + region]):
-            m.d.comb += place.region.eq(region)
     return place
 
 
@@ -142,14 +146,14 @@ class RegionEncoder(wiring.Component):
         chosen, shifted, summed, found = (Signal(data.StructLayout(layout), name=f"{name}_{lane}", reset_less=True)
                                           for name, layout in (
             ("chosen", {"word": WORD, "above": BIASED, "there": 1}),
-            ("shifted", {"size": _SIZE, "far": 1, **_OTHERS}),
-            ("summed", {"places": _SIZE + _MOST, "far": 1, **_OTHERS}), ("found", {"place": _PLACE, **_OTHERS})))
+            ("shifted", {"size": SIZE, "far": 1, **_OTHERS}),
+            ("summed", {"places": SIZE + _MOST, "far": 1, **_OTHERS}), ("found", {"place": _PLACE, **_OTHERS})))
         own, negative = chosen.word[FRACTION_BITS:WORD - 1], found.negative
         place = located(m, f"word_{lane}", summed.places, summed.negative, summed.far, number)
         with m.If(steps):
             m.d.sync += [
                 chosen.word.eq(word), chosen.above.eq(word[FRACTION_BITS:WORD - 1] - scale), chosen.there.eq(there),
-                shifted.size.eq(sized(chosen.word, chosen.above)), shifted.far.eq(chosen.above.as_signed() >= _SIZE),
+                shifted.size.eq(sized(chosen.word, chosen.above)), shifted.far.eq(beyond(chosen.above)),
                 shifted.negative.eq(chosen.word[-1]), shifted.there.eq(chosen.there),
                 shifted.none.eq(own.all() & chosen.word[:FRACTION_BITS].any()),
                 summed.places.eq(scaled(shifted.size, number)), summed.far.eq(shifted.far),
@@ -236,13 +240,10 @@ class RegionDecoder(wiring.Component):
         name, code = f"fill_{lane}", Signal(REGION_BITS[-1], name=f"code_{lane}", reset_less=True)
         kinds = {"negative": 1, "none": 1}
         sized_, led = (Signal(data.StructLayout({**layout, **kinds}), name=f"{name}_{step}", reset_less=True)
-                       for step, layout in (("sized", {"size": _SIZE}), (
-                           "led", {"size": _SIZE, "leads": range(_SIZE), "zero": 1})))
+                       for step, layout in (("sized", {"size": SIZE}), (
+                           "led", {"size": SIZE, "leads": range(SIZE), "zero": 1})))
         n = (1 << number)[:_MOST + 1]
-        region, leads = (code >> number)[:2], Signal(range(_SIZE), name=f"{name}_leads")
-        for place in range(_SIZE):
-            with m.If(sized_.size[place]):
-                m.d.comb += leads.eq(place)
+        region, (any_, leads) = (code >> number)[:2], leading(sized_.size)
         with m.If(steps):
             for length in REGION_BITS:
                 with m.If(number == length - 3):
@@ -251,7 +252,7 @@ class RegionDecoder(wiring.Component):
                 sized_.size.eq((((code & (n - 1)[:_MOST]) + n) << region) - n),
                 sized_.negative.eq(code >> (number + 2)),
                 sized_.none.eq(code == (2 * REGIONS << number) - 1), led.leads.eq(leads), led.size.eq(sized_.size),
-                led.zero.eq(sized_.size == 0), *(led[kind].eq(sized_[kind]) for kind in kinds)]
-        fraction = (led.size << (_SIZE - 1 - led.leads)[:index_bits(_SIZE)])[:_SIZE - 1]
+                led.zero.eq(~any_), *(led[kind].eq(sized_[kind]) for kind in kinds)]
+        fraction = (led.size << (SIZE - 1 - led.leads)[:index_bits(SIZE)])[:SIZE - 1]
         exponent = Mux(led.zero, 0, (scale + led.leads)[:EXPONENT_BITS])
-        return Mux(led.none, NAN, Cat(Const(0, FRACTION_BITS - _SIZE + 1), fraction, exponent, led.negative))
+        return Mux(led.none, NAN, Cat(Const(0, FRACTION_BITS - SIZE + 1), fraction, exponent, led.negative))

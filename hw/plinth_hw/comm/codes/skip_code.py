@@ -23,7 +23,7 @@ from plinth_hw.comm.codes.string_write import string_flit_layout
 from plinth_hw.comm.codes.walk import GROUP
 from plinth_hw.comm.flit import payload_layout
 from plinth_hw.isa.parameters import DieParameters
-from plinth_hw.lib.choice import select
+from plinth_hw.lib.choice import ones, select
 from plinth_hw.lib.count import index_bits, population
 from plinth_hw.lib.fifo import FIFO, Storage
 
@@ -72,7 +72,7 @@ class SkipEncoder(wiring.Component):
         kept = queue.i.payload
         m.d.comb += [
             marks.eq(Mux(self.given, flit.mask, Cat(word.any() for word in flit.data))
-                     & ((1 << flit.words) - 1)[:lanes]),
+                     & ones(flit.words, lanes)),
             closes.eq(flit.ends | (place == flits - 1)), whole.eq(known),
             room.eq(queue.i.ready & (maps.i.ready | ~self.sent)), self.i.ready.eq(room),
             kept.data.eq(flit.data), kept.mask.eq(marks), kept.closes.eq(closes), kept.ends.eq(flit.ends),
