@@ -3,11 +3,12 @@
 ::
 
     i --> x log2(e) -> align, negate -> table -> c2 d -> + c1 -> (..) d -> + c0 -> shift, round --> o
-      1      2            3, 4            5        6       7       8         9        10, 11
+      1      2            3, 4           5, 6      7       8       9         10       11, 12
 
-Eleven register stages, no stall. A function is a table of quadratics in :mod:`plinth_hw.isa.functions`, a way to reduce
-its argument in :mod:`~plinth_hw.vector.argument`, which are stages 1 to 4, and an entry in the golden model
-``golden/function.py``, which this unit equals bit for bit.
+Twelve register stages, no stall: a block RAM is as slow as a multiplier, so a register stands between them. A
+function is a table of quadratics in :mod:`plinth_hw.isa.functions`, a way to reduce its argument in
+:mod:`~plinth_hw.vector.argument`, which are stages 1 to 4, and an entry in the golden model ``golden/function.py``,
+which this unit equals bit for bit.
 """
 
 from functools import reduce
@@ -60,10 +61,10 @@ class FunctionUnit(wiring.Component):
     Attributes
     ----------
     latency : int
-        11 cycles.
+        12 cycles.
     """
 
-    latency = 11
+    latency = 12
 
     def __init__(self) -> None:
         super().__init__({"function": In(shape_of(VectorFunction)), "i": In(32), "wanted": In(1), "o": Out(32)})
@@ -79,7 +80,7 @@ class FunctionUnit(wiring.Component):
 
     def _interpolate(self, m: Module, turns: Any, code: Any, fraction: Any,
                      context: Any) -> tuple[Any, Any, Any]:
-        """Stages 5 to 9: the quadratic, with the context beside it, and the value's exponent of stage 8."""
+        """Stages 5 to 10: the quadratic, with the context beside it, and the value's exponent of stage 9."""
         # One word an entry; the functions' tables lie one after another.
         entry = data.StructLayout({"c0": unsigned(C0_BITS), "c1": signed(C1_BITS), "c2": unsigned(C2_BITS)})
         rows = [dict(c._asdict()) for function in TABLES for c in coefficients(function)]
@@ -90,17 +91,18 @@ class FunctionUnit(wiring.Component):
         assert port.addr.shape().width == len(code)
 
         contexts, power = [context], turns[VALUE_BITS:].as_signed()
-        for stage in range(5, 10):
+        for stage in range(5, 11):
             contexts.append(Signal(Context, name=f"context_{stage}", reset_less=True))
             m.d.sync += contexts[-1].eq(contexts[-2])
-        exponent = Signal(signed(12), name="exponent_8", reset_less=True)
-        m.d.sync += exponent.eq(contexts[3].exponent + delayed(m, "power", power, 3, reset_less=True))
+        exponent = Signal(signed(12), name="exponent_9", reset_less=True)
+        m.d.sync += exponent.eq(contexts[4].exponent + delayed(m, "power", power, 4, reset_less=True))
 
-        offset_5, offset_6, offset_7 = (
-            Signal(OFFSET_BITS, name=f"offset_{stage}", reset_less=True) for stage in (5, 6, 7))
-        c0_6, c0_7, c0_8 = (Signal(C0_BITS, name=f"c0_{stage}", reset_less=True) for stage in (6, 7, 8))
-        c1_6 = Signal(signed(C1_BITS), reset_less=True)
-        fraction_5, fraction_6 = (Signal(23, name=f"fraction_{stage}", reset_less=True) for stage in (5, 6))
+        offset_5, offset_6, offset_7, offset_8 = (
+            Signal(OFFSET_BITS, name=f"offset_{stage}", reset_less=True) for stage in (5, 6, 7, 8))
+        entry_6 = Signal(entry, reset_less=True)
+        c0_7, c0_8, c0_9 = (Signal(C0_BITS, name=f"c0_{stage}", reset_less=True) for stage in (7, 8, 9))
+        c1_7 = Signal(signed(C1_BITS), reset_less=True)
+        fraction_7 = delayed(m, "fraction", fraction, 3, reset_less=True)
         bend = Signal(signed(C2_BITS + 1))
         quadratic = Signal(C2_BITS + OFFSET_BITS - QUADRATIC_DROP, reset_less=True)
         slope = Signal(signed(C1_BITS + 1), reset_less=True)
@@ -110,38 +112,40 @@ class FunctionUnit(wiring.Component):
         value = Signal(C0_BITS, reset_less=True)
         m.d.comb += [
             linear.eq(low + (high << _OFFSET_LOW_BITS)),
-            bend.eq(Cat(quadratic[QUADRATIC_SHIFT:], 0) ^ contexts[2].wide.replicate(len(bend))),
+            bend.eq(Cat(quadratic[QUADRATIC_SHIFT:], 0) ^ contexts[3].wide.replicate(len(bend))),
         ]
         m.d.sync += [
-            offset_5.eq(offset), fraction_5.eq(fraction),
+            offset_5.eq(offset),
             # 6
-            quadratic.eq(port.data.c2 * offset_5[QUADRATIC_DROP:]),
-            c0_6.eq(port.data.c0), c1_6.eq(port.data.c1), offset_6.eq(offset_5), fraction_6.eq(fraction_5),
+            entry_6.eq(port.data), offset_6.eq(offset_5),
             # 7
-            slope.eq(c1_6 + bend), c0_7.eq(c0_6 + (fraction_6 << (VALUE_BITS - 22))), offset_7.eq(offset_6),
+            quadratic.eq(entry_6.c2 * offset_6[QUADRATIC_DROP:]),
+            c0_7.eq(entry_6.c0), c1_7.eq(entry_6.c1), offset_7.eq(offset_6),
             # 8
-            low.eq(slope * offset_7[:_OFFSET_LOW_BITS]), high.eq(slope * offset_7[_OFFSET_LOW_BITS:]),
-            c0_8.eq(c0_7),
+            slope.eq(c1_7 + bend), c0_8.eq(c0_7 + (fraction_7 << (VALUE_BITS - 22))), offset_8.eq(offset_7),
             # 9
-            value.eq(c0_8 + (linear >> OFFSET_BITS)),
+            low.eq(slope * offset_8[:_OFFSET_LOW_BITS]), high.eq(slope * offset_8[_OFFSET_LOW_BITS:]),
+            c0_9.eq(c0_8),
+            # 10
+            value.eq(c0_9 + (linear >> OFFSET_BITS)),
         ]
         return value, contexts[-1], exponent
 
-    def _round(self, m: Module, platform: Any, value: Any, context: Any, exponent_8: Any) -> None:
-        """Stages 9, of the exponent alone, to 11: to FP32, subnormals included."""
+    def _round(self, m: Module, platform: Any, value: Any, context: Any, exponent_9: Any) -> None:
+        """Stages 10, of the exponent alone, to 12: to FP32, subnormals included."""
         guard_bits = VALUE_BITS - 23
-        exponent = Signal.like(exponent_8, name="exponent_9")
+        exponent = Signal.like(exponent_9, name="exponent_10")
         # Places below the least exponent of a normal number, 31 at most; whether it is that or below.
         below, least = Signal(5, name="below", reset_less=True), Signal(name="least", reset_less=True)
         distance = Signal(signed(12))
         shift = Signal(5)
         lower = Signal()
         m.d.sync += [
-            exponent.eq(exponent_8), least.eq(distance >= 0),
+            exponent.eq(exponent_9), least.eq(distance >= 0),
             below.eq(Mux(distance < 0, 0, Mux(distance > 31, 31, distance[:5]))),
         ]
         m.d.comb += [
-            distance.eq(1 - exponent_8),
+            distance.eq(1 - exponent_9),
             lower.eq(context.wide & ~value[-1] & ~context.tiny),
             # A wide value's exponent is 1 at least.
             shift.eq(below | (context.wide & ~lower)),
