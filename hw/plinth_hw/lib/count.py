@@ -1,6 +1,8 @@
 """Counters and counts."""
 
-from amaranth.hdl import Cat, Mux, Value
+from typing import Any
+
+from amaranth.hdl import Cat, Mux, Signal, Value
 from amaranth.utils import ceil_log2
 
 
@@ -73,6 +75,37 @@ def count_of(number: int, bits: int, count: int = 0) -> int:
 def stepped(count: Value, up: Value, down: Value) -> Value:
     """``count`` and one more for ``up``, one less for ``down``; in one adder."""
     return (count + Cat(up ^ down, (down & ~up).replicate(len(count) - 1)))[:len(count)]
+
+
+class LapCounter:
+    """Counts from 0 to a last number and from there to 0 again, and has in a register whether it is at the last.
+
+    Parameters
+    ----------
+    bits : int
+    name : str
+        What is counted.
+    last : Value
+        The last number; stable from the start to the last step.
+
+    Attributes
+    ----------
+    number, ends : Signal
+        The count; whether it is the last number.
+    """
+
+    def __init__(self, bits: int, name: str, last: Value):
+        self.number, self.ends = Signal(bits, name=name), Signal(name=f"{name}_ends")
+        self._last = last
+
+    def start(self) -> list[Any]:
+        """What makes it 0."""
+        return [self.number.eq(0), self.ends.eq(self._last == 0)]
+
+    def step(self) -> list[Any]:
+        """What makes it go on."""
+        return [self.number.eq(Mux(self.ends, 0, self.number + 1)),
+                self.ends.eq(Mux(self.ends, self._last == 0, self.number + 1 == self._last))]
 
 
 def population(bits: Value) -> Value:

@@ -2,13 +2,24 @@
 
 from itertools import accumulate
 
+import numpy as np
 import pytest
 from amaranth.hdl import ClockDomain, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 from tests.support.amaranth_sim import simulate
 
-from plinth_hw.lib.count import count_bits, count_of, counted, following, in_ring, index_bits, population, stepped
+from plinth_hw.lib.count import (
+    LapCounter,
+    count_bits,
+    count_of,
+    counted,
+    following,
+    in_ring,
+    index_bits,
+    population,
+    stepped,
+)
 
 
 class _Counts(wiring.Component):
@@ -34,6 +45,44 @@ class _Ring(wiring.Component):
         m = Module()
         m.d.sync += self.o.eq(in_ring(self.o, self.places))
         return m
+
+
+class _Laps(wiring.Component):
+    def __init__(self):
+        super().__init__({"last": In(4), "start": In(1), "step": In(1), "number": Out(4), "ends": Out(1)})
+
+    def elaborate(self, platform):
+        m = Module()
+        counter = LapCounter(4, "lap", self.last)
+        m.d.comb += [self.number.eq(counter.number), self.ends.eq(counter.ends)]
+        with m.If(self.start):
+            m.d.sync += counter.start()
+        with m.Elif(self.step):
+            m.d.sync += counter.step()
+        return m
+
+
+@pytest.mark.parametrize("last", [0, 1, 2, 7, 15])
+def test_laps(last):
+    """Counts up to the last number and begins again, with steps at random and from any count."""
+    dut, rng = _Laps(), np.random.default_rng(last)
+
+    async def bench(ctx):
+        ctx.set(dut.last, last)
+        for _ in range(3):
+            ctx.set(dut.start, 1)
+            await ctx.tick()
+            ctx.set(dut.start, 0)
+            count = 0
+            for _ in range(40):
+                assert ctx.get(dut.number) == count
+                assert ctx.get(dut.ends) == (count == last)
+                step = int(rng.integers(2))
+                ctx.set(dut.step, step)
+                await ctx.tick()
+                count = (count + step) % (last + 1)
+
+    simulate(dut, bench)
 
 
 @pytest.mark.parametrize("bits", range(1, 13))

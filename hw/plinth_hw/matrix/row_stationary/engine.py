@@ -12,7 +12,7 @@ Loads, multiplication, results and stores of consecutive rounds, batches and tas
 the flow and the cycles. Source: Eyeriss, section V; HyPar, section 5.
 """
 
-from amaranth.hdl import Const, Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, unsigned
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -168,17 +168,19 @@ class RowStationaryEngine(wiring.Component):
         # Useful multiply-adds of a task that the strobe has still to show; then its total may go.
         unshown, showing, shown = Signal(64, name="unshown"), Signal(name="showing"), Signal(name="shown")
         useful = Signal.like(strobes.useful_macs)
-        most = (1 << len(useful)) - 1
+        # As many a cycle as are its upper half; whether it has one is found a cycle before.
+        part, settled, more = len(useful) - 1, Signal(name="settled"), Signal(name="more")
         failed, stored = Signal(name="failed"), Signal(32, name="stored")
         _, finished, stalled = account(m, self.engine, sequencer.began, MAXIMUM_TASKS)
         rows = sum((array.issued[row] for row in range(self.parameters.rows)), Const(0))
         m.d.sync += [issued.eq(rows * self.parameters.columns),
                      stored.eq(Mux(finished, 0, stored + store.words))]
-        m.d.comb += shown.eq(showing & (unshown <= most) & totals.i.ready)
-        with m.If(showing):
-            m.d.comb += useful.eq(Mux(unshown < most, unshown, most))
-            m.d.sync += [unshown.eq(unshown - useful), showing.eq(~shown)]
-        with m.Elif(count.o.valid):
+        m.d.comb += shown.eq(settled & ~more & totals.i.ready)
+        m.d.sync += [more.eq(unshown[part:] != 0), settled.eq(showing & ~settled)]
+        with m.If(settled & (more | totals.i.ready)):
+            m.d.comb += useful.eq(Mux(more, 1 << part, unshown[:part]))
+            m.d.sync += [showing.eq(more), unshown.eq(Cat(unshown[:part], unshown[part:] - 1))]
+        with m.Elif(~showing & count.o.valid):
             m.d.sync += [unshown.eq(count.o.payload), showing.eq(1)]
         m.d.comb += [
             count.task.eq(sequencer.task), count.start.eq(sequencer.count), sequencer.counting.eq(count.busy),

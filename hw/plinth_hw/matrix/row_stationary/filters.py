@@ -24,6 +24,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import bits_for
 
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
+from plinth_hw.lib.count import LapCounter
 from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.matrix.row_stationary.jobs import CHANNEL_BITS, COUNT_BITS, GROUP_BITS, Sizes, copied, copied_less
@@ -100,23 +101,23 @@ class FilterLoader(wiring.Component):
         job, accepted = Signal(sizes.filter_job, name="job"), Signal(name="accepted")
         task = copied(m, self.task, "w_row w_column w_channel w_filter w_set w_group filter_step tap_channels "
                                     "tap_columns", accepted)
-        less = copied_less(m, self.task, "tap_columns set_rows sets", accepted)
+        less = copied_less(m, self.task, "tap_columns tap_channels set_rows sets", accepted)
         m.d.comb += accepted.eq(self.job.valid & self.job.ready)
         address = unsigned(sizes.operand_address_bits)
         at = Signal(data.StructLayout(dict.fromkeys(("group", "set", "row", "s", "c", "f"), address)), name="at")
         left = Signal(data.StructLayout({"groups": GROUP_BITS, "filters": COUNT_BITS, "channels": CHANNEL_BITS,
                                          "rows": COUNT_BITS}), name="left")
-        set_, r, s, c, f = (Signal(8, name=name) for name in ("set", "r", "s", "c", "f"))
 
         # What is the same for all spans of a group.
         straight = Signal()
-        chunk, last_f, filters = (Signal(8, name=name) for name in ("chunk", "last_f", "filters"))
+        chunk, last_c, last_f, filters = (Signal(8, name=name) for name in ("chunk", "last_c", "last_f", "filters"))
+        sets, r, s, c, f = (LapCounter(8, name, last) for name, last in (
+            ("set", less.sets), ("r", less.set_rows), ("s", less.tap_columns), ("c", last_c), ("f", last_f)))
         taps = Signal(sizes.tap_bits)
         size = Signal(range(self.lines + 1))
         place = Signal(line_bits(self.lines))
         # Of the place and the size a cycle ago: they are the same when a row asks for room. ``empty`` may come late.
         wraps, empty = Signal(name="wraps"), Signal(name="empty")
-        s_last, c_last, f_last, r_last = (Signal(name=name) for name in ("s_last", "c_last", "f_last", "r_last"))
         around = Signal.like(record.takes, name="around")
         m.d.sync += [empty.eq(free == self.lines), wraps.eq(place + size > self.lines),
                      around.eq(size + self.lines - place)]
@@ -124,7 +125,7 @@ class FilterLoader(wiring.Component):
             record.base.eq(Mux(wraps | empty, 0, place)), record.takes.eq(Mux(wraps & ~empty, around, size)),
             record.taps.eq(taps), record.filters.eq(filters), record.chunk.eq(chunk), record.across.eq(~straight),
             record.tap_lines.eq((task.filter_step + sizes.feed - 1) >> sizes.feed_bits),
-            record.last.eq((set_ == less.sets) & r_last),
+            record.last.eq(sets.ends & r.ends),
         ]
 
         # Spans are cut from registers.
@@ -132,13 +133,11 @@ class FilterLoader(wiring.Component):
         wiring.connect(m, spans.o, load.i)
         span, there, rest = spans.i.payload, Signal(name="there"), Signal(CHANNEL_BITS, name="rest")
         m.d.comb += [
-            there.eq((left.rows != 0) & (s < job.columns) & (rest != 0)),
+            there.eq((left.rows != 0) & (s.number < job.columns) & (rest != 0)),
             span.address.eq(at.f), span.task.eq(job.number), span.any.eq(there), span.low.eq(0),
             span.columns.eq(Mux(straight, filters, chunk)),
             span.high.eq(Mux(straight, filters, Mux(rest < chunk, rest, chunk)) - 1),
-            s_last.eq(s == less.tap_columns), c_last.eq(c + chunk >= task.tap_channels),
-            f_last.eq(f == last_f), r_last.eq(r == less.set_rows),
-            span.last.eq(s_last & c_last & f_last),
+            span.last.eq(s.ends & c.ends & f.ends),
         ]
         with m.FSM():
             with m.State("JOB"):
@@ -153,9 +152,10 @@ class FilterLoader(wiring.Component):
                 m.d.sync += [
                     straight.eq(task.w_filter == 1),
                     filters.eq(Mux(left.filters < task.filter_step, left.filters, task.filter_step)),
-                    chunk.eq(Mux((task.w_channel == 1) & (task.w_filter != 1), task.tap_channels, 1)),
+                    *(value.eq(Mux((task.w_channel == 1) & (task.w_filter != 1), together, alone)) for value, together,
+                      alone in ((chunk, task.tap_channels, 1), (last_c, 0, less.tap_channels))),
                     at.set.eq(at.group), at.row.eq(at.group), left.channels.eq(job.channels), left.rows.eq(job.rows),
-                    set_.eq(0), r.eq(0),
+                    *sets.start(), *r.start(),
                 ]
                 # Columns of B filters, of a line a tap each.
                 most = -(-sizes.parameters.psum_words // sizes.lanes)
@@ -166,7 +166,7 @@ class FilterLoader(wiring.Component):
                 m.d.sync += last_f.eq(Mux(straight, 0, filters - 1))
                 m.next = "ROW"
             with m.State("ROW"):
-                m.d.sync += [at.s.eq(at.row), at.c.eq(at.row), at.f.eq(at.row), s.eq(0), c.eq(0), f.eq(0),
+                m.d.sync += [at.s.eq(at.row), at.c.eq(at.row), at.f.eq(at.row), *s.start(), *c.start(), *f.start(),
                              rest.eq(left.channels)]
                 with m.If(record.takes <= free):
                     m.d.comb += [rows.valid.eq(1), taken.eq(record.takes)]
@@ -182,20 +182,20 @@ class FilterLoader(wiring.Component):
                     following["set"].eq(at.set + sizes.step(task.w_set)),
                 ]
                 with m.If(spans.i.ready):
-                    m.d.sync += [at.f.eq(at.f + sizes.step(task.w_filter)), f.eq(f + 1)]
-                    with m.If(f_last):
-                        m.d.sync += [at.c.eq(following["c"]), at.f.eq(following["c"]), f.eq(0), c.eq(c + chunk),
+                    m.d.sync += [at.f.eq(at.f + sizes.step(task.w_filter)), *f.step()]
+                    with m.If(f.ends):
+                        m.d.sync += [at.c.eq(following["c"]), at.f.eq(following["c"]), *c.step(),
                                      rest.eq(Mux(rest < chunk, 0, rest - chunk))]
-                    with m.If(f_last & c_last):
+                    with m.If(f.ends & c.ends):
                         m.d.sync += [at.s.eq(following["s"]), at.c.eq(following["s"]), at.f.eq(following["s"]),
-                                     c.eq(0), s.eq(s + 1), rest.eq(left.channels)]
+                                     *s.step(), rest.eq(left.channels)]
                     with m.If(span.last):
-                        m.d.sync += [at.row.eq(following["row"]), r.eq(r + 1),
+                        m.d.sync += [at.row.eq(following["row"]), *r.step(),
                                      left.rows.eq(Mux(left.rows == 0, 0, left.rows - 1))]
                         m.next = "ROW"
-                        with m.If(r_last):
+                        with m.If(r.ends):
                             m.d.sync += [
-                                at.set.eq(following["set"]), at.row.eq(following["set"]), r.eq(0), set_.eq(set_ + 1),
+                                at.set.eq(following["set"]), at.row.eq(following["set"]), *sets.step(),
                                 left.rows.eq(job.rows),
                                 left.channels.eq(Mux(left.channels > task.tap_channels,
                                                      left.channels - task.tap_channels, 0)),

@@ -12,11 +12,12 @@ the final one of a batch, the store. Slots come first: lines wait while there is
 turn.
 """
 
-from amaranth.hdl import Module, Mux, Signal, unsigned
+from amaranth.hdl import Cat, Module, Mux, Signal, unsigned
 from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.isa.matrix_bodies import RowStationaryBody
+from plinth_hw.lib.delay import delayed
 from plinth_hw.lib.fifo import FIFO, Storage
 from plinth_hw.lib.rotator import rotate
 from plinth_hw.matrix.row_stationary.jobs import COUNT_BITS, GROUP_BITS, Sizes, copied
@@ -25,7 +26,7 @@ from plinth_hw.memory.banks import BankArray
 from plinth_hw.shapes import shape_of
 
 #: Slots read ahead of the array.
-SLOTS_AHEAD = 4
+SLOTS_AHEAD = 8
 #: Rounds whose results may come.
 ROUNDS = 4
 
@@ -42,18 +43,18 @@ class PsumBanks(wiring.Component):
     Members
     -------
     slot_read : In(1), slot_word : In
-        Read this word of all banks; ``slot`` Out, a cycle later.
+        Read this word of all banks; ``slot`` Out, ``slot_latency`` cycles later.
     line_read : In stream of place
         Read F words; ``line`` Out, ``line_latency`` cycles later.
     slot_write : In(1), written_word, written : In
         Write this word of all banks.
     line_write : In stream of :func:`line_layout`
 
-    Reads see what was written in cycles before.
+    Reads see what was written in cycles before. The memories' ports come from registers.
     """
 
-    #: Cycles from ``line_read`` to ``line``.
-    line_latency = 2
+    #: Cycles from ``slot_read`` to ``slot``, and from ``line_read`` to ``line``.
+    slot_latency, line_latency = 2, 3
 
     def __init__(self, sizes: Sizes):
         self.sizes = sizes
@@ -80,19 +81,17 @@ class PsumBanks(wiring.Component):
                          for number, line in enumerate(bank_lines)]
             return bank_lines
 
-        word = Signal(sizes.psum_bits)
-        low, column = Signal(feed_bits, name="low"), Signal.like(self.line_read.payload.column, name="column")
-        later = Signal(feed_bits)
-        picked = Signal(self.line.shape())
-        place = self.line_read.payload
+        word, place = Signal(sizes.psum_bits), self.line_read.payload
         m.d.comb += [
-            self.line_read.ready.eq(~self.slot_read), read.enable.eq(self.slot_read | self.line_read.valid),
-            word.eq(Mux(self.slot_read, self.slot_word, place.word)),
+            self.line_read.ready.eq(~self.slot_read), word.eq(Mux(self.slot_read, self.slot_word, place.word)),
         ]
+        m.d.sync += read.enable.eq(self.slot_read | self.line_read.valid)
         for number, line in enumerate(lines("read_line", word)):
-            m.d.comb += [read.line[bank * feed + number].eq(line) for bank in range(columns)]
-        m.d.sync += [low.eq(word[:feed_bits]), column.eq(place.column), later.eq(low),
-                     picked.eq(read.data.as_value().word_select(column, bits * feed))]
+            m.d.sync += [read.line[bank * feed + number].eq(line) for bank in range(columns)]
+        low = delayed(m, "low", word[:feed_bits], self.slot_latency)
+        column = delayed(m, "column", place.column, self.slot_latency)
+        later, picked = Signal(feed_bits, name="later"), Signal(self.line.shape(), name="picked")
+        m.d.sync += [later.eq(low), picked.eq(read.data.as_value().word_select(column, bits * feed))]
         for bank in range(columns):
             own = read.data.as_value()[bits * feed * bank:bits * feed * (bank + 1)]
             m.d.comb += self.slot[bank].eq(own.word_select(low, bits))
@@ -105,18 +104,25 @@ class PsumBanks(wiring.Component):
         words = rotate(m, "words", [line.words[number] for number in range(feed)], start, 0, feed_bits, up=True)
         mask = rotate(m, "mask", [line.mask[number] for number in range(feed)], start, 0, feed_bits, up=True)
         m.d.comb += [
-            self.line_write.ready.eq(~self.slot_write), write.enable.eq(self.slot_write | self.line_write.valid),
+            self.line_write.ready.eq(~self.slot_write),
             into.eq(Mux(self.slot_write, self.written_word, line.place.word)),
+        ]
+        # What is written in the next cycle: a word of all banks, or a line.
+        of_slot, slot, line_words = Signal(name="of_slot"), Signal.like(self.written, name="slot_words"), Signal(
+            data.ArrayLayout(bits, feed), name="line_words")
+        m.d.sync += [
+            write.enable.eq(self.slot_write | self.line_write.valid), of_slot.eq(self.slot_write),
+            slot.eq(self.written), *(line_words[number].eq(value) for number, value in enumerate(words)),
         ]
         for number, at in enumerate(lines("write_line", into)):
             for bank in range(columns):
                 index = bank * feed + number
-                m.d.comb += [
-                    write.line[index].eq(at), write.data[index].eq(Mux(self.slot_write, self.written[bank],
-                                                                       words[number])),
+                m.d.sync += [
+                    write.line[index].eq(at),
                     write.mask[index].eq(Mux(self.slot_write, start == number,
                                              mask[number] & (line.place.column == bank))),
                 ]
+                m.d.comb += write.data[index].eq(Mux(of_slot, slot[bank], line_words[number]))
         return m
 
 
@@ -134,7 +140,7 @@ class Starts(wiring.Component):
         Pulse: the next batch may use its region. ``again`` In(1), pulse: the next step's psums of a round that is not
         its batch's first are there.
     slot_read, slot_word, slot
-        As of :class:`PsumBanks`, from the other side.
+        As of :class:`PsumBanks`, from the other side; the former from registers.
     o : Out stream of a sum for each column
     """
 
@@ -163,16 +169,14 @@ class Starts(wiring.Component):
         slots, slot = Signal(sizes.filter_bits, name="slots"), Signal(sizes.filter_bits, name="slot")
         windows, group = Signal(COUNT_BITS, name="windows"), Signal(GROUP_BITS, name="group")
         word = Signal(sizes.psum_bits)
-        gives, reads = Signal(name="gives"), Signal(name="reads")
+        gives, gave = Signal(name="gives"), Signal(1 + PsumBanks.slot_latency, name="gave")
         pops = self.o.valid & self.o.ready
-        m.d.comb += [
-            reads.eq(~job.first | task.accumulate),
-            self.slot_read.eq(gives & reads), self.slot_word.eq(word),
+        m.d.sync += [
+            room.eq(room - gives + pops), gave.eq(Cat(gives, gave)),
+            self.slot_read.eq(gives & (~job.first | task.accumulate)), self.slot_word.eq(word),
         ]
-        m.d.sync += room.eq(room - gives + pops)
-        gave, read = Signal(name="gave"), Signal(name="read")
-        m.d.sync += [gave.eq(gives), read.eq(gives & reads)]
-        m.d.comb += [ahead.i.valid.eq(gave), ahead.i.payload.eq(Mux(read, self.slot, 0))]
+        read = delayed(m, "read", self.slot_read, PsumBanks.slot_latency)
+        m.d.comb += [ahead.i.valid.eq(gave[-1]), ahead.i.payload.eq(Mux(read, self.slot, 0))]
 
         last_slot, last_step = Signal(name="last_slot"), Signal(name="last_step")
         m.d.comb += [last_slot.eq(slot == slots - 1), last_step.eq(windows <= task.interleaved_windows)]
@@ -205,7 +209,7 @@ class Starts(wiring.Component):
 class Results(wiring.Component):
     """Psums that the array has finished.
 
-    Throughput: a slot a cycle, from round to round. Latency: one cycle.
+    Throughput: a slot a cycle, from round to round. Latency: one cycle, and another one to pulses.
 
     Members
     -------
@@ -216,7 +220,7 @@ class Results(wiring.Component):
     slot_write, written_word, written
         As of :class:`PsumBanks`, from the other side.
     again : Out(1)
-        Pulse: a step's psums are there for the next round. ``final`` Out(1), pulse: for the store.
+        Pulse: a step's psums are there for the next round. ``final`` Out(1), pulse: for the store. Both from registers.
     busy : Out(1)
         There is a round whose results are still to come.
     """
@@ -233,51 +237,59 @@ class Results(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         sizes = self.sizes
-        #: A round: last filter of a window, last window of a step; whether a group has one step, and a round one group.
+        #: A round: last filter of a window, last window of a step; whether a window has one filter, a step one window,
+        #: a group one step, the round one group.
         record = data.StructLayout({
             "job": sizes.psum_job, "windows": unsigned(COUNT_BITS), "interleaved_windows": unsigned(8),
-            "last_filter": unsigned(8), "last_interleaved": unsigned(8), "one_step": unsigned(1),
-            "one_group": unsigned(1)})
+            "last_filter": unsigned(8), "last_interleaved": unsigned(8), "one_filter": unsigned(1),
+            "one_window": unsigned(1), "one_step": unsigned(1), "one_group": unsigned(1)})
         m.submodules.rounds = rounds = FIFO(record, ROUNDS, Storage.HEAD)
         task, queued, head = self.task, rounds.i.payload, rounds.o.payload
         m.d.comb += [
             queued.job.eq(self.job.payload), rounds.i.valid.eq(self.job.valid), self.job.ready.eq(rounds.i.ready),
             queued.windows.eq(task.windows), queued.interleaved_windows.eq(task.interleaved_windows),
             queued.last_filter.eq(task.filter_step - 1), queued.last_interleaved.eq(task.interleaved_windows - 1),
+            queued.one_filter.eq(task.filter_step == 1), queued.one_window.eq(task.interleaved_windows == 1),
             queued.one_step.eq(task.windows <= task.interleaved_windows),
             queued.one_group.eq(self.job.payload.groups == 1), self.busy.eq(rounds.o.valid),
         ]
         result = Signal(sizes.array.psums_out, name="result")
         m.d.sync += result.eq(self.i)
-        filter_, interleaved = Signal(8, name="filter"), Signal(8, name="interleaved")
-        # Groups behind the one at hand, and windows of steps that are done.
+        # Those behind the one at hand, and windows of steps that are done.
+        filters, interleaved = Signal(8, name="filters"), Signal(8, name="interleaved")
         groups, windows = Signal(GROUP_BITS, name="groups"), Signal(COUNT_BITS + 1, name="windows")
         word = Signal(sizes.psum_bits)
-        # Steps of a group end at least three cycles apart (``least_slots``): whether the next one is its last is found
-        # in these, of the first one when the round comes.
-        first_step, first_group = Signal(init=1, name="first_step"), Signal(init=1, name="first_group")
+        # Whether one is the last is found when the one before it ends, and of the first one when the round comes. Steps
+        # of a group end at least three cycles apart (``least_slots``), so there is time.
+        first_filter, first_window, first_step, first_group = (
+            Signal(init=1, name=name) for name in ("first_filter", "first_window", "first_step", "first_group"))
         following = Signal(COUNT_BITS + 2, name="following")
-        last_step, last_group = Signal(name="last_step"), Signal(name="last_group")
+        last_filter, last_window, last_step, last_group = (
+            Signal(name=name) for name in ("last_filter", "last_window", "last_step", "last_group"))
         filter_last, slot_last, step_last, group_last = (Signal(name=name) for name in (
             "filter_last", "slot_last", "step_last", "group_last"))
         m.d.sync += [following.eq(windows + head.interleaved_windows), last_step.eq(following >= head.windows),
                      last_group.eq(groups + 1 == head.job.groups)]
         m.d.comb += [
-            filter_last.eq(filter_ == head.last_filter),
-            slot_last.eq(result.valid & filter_last & (interleaved == head.last_interleaved)),
+            filter_last.eq(result.valid & Mux(first_filter, head.one_filter, last_filter)),
+            slot_last.eq(filter_last & Mux(first_window, head.one_window, last_window)),
             step_last.eq(slot_last & Mux(first_step, head.one_step, last_step)),
             group_last.eq(step_last & Mux(first_group, head.one_group, last_group)),
-            rounds.o.ready.eq(group_last),
-            self.slot_write.eq(result.valid), self.written.eq(result.words),
+            rounds.o.ready.eq(group_last), self.slot_write.eq(result.valid), self.written.eq(result.words),
             self.written_word.eq(word + Mux(head.job.region, sizes.bank_words, 0)),
+        ]
+        m.d.sync += [
             self.again.eq(slot_last & ~head.job.final), self.final.eq(slot_last & head.job.final),
         ]
         with m.If(result.valid):
-            m.d.sync += [filter_.eq(filter_ + 1), word.eq(word + 1)]
+            m.d.sync += [filters.eq(filters + 1), first_filter.eq(0), last_filter.eq(filters + 1 == head.last_filter),
+                         word.eq(word + 1)]
             with m.If(filter_last):
-                m.d.sync += [filter_.eq(0), interleaved.eq(interleaved + 1)]
+                m.d.sync += [filters.eq(0), first_filter.eq(1), interleaved.eq(interleaved + 1), first_window.eq(0),
+                             last_window.eq(interleaved + 1 == head.last_interleaved)]
             with m.If(slot_last):
-                m.d.sync += [interleaved.eq(0), windows.eq(windows + head.interleaved_windows), first_step.eq(0)]
+                m.d.sync += [interleaved.eq(0), first_window.eq(1), windows.eq(windows + head.interleaved_windows),
+                             first_step.eq(0)]
             with m.If(step_last):
                 m.d.sync += [windows.eq(0), groups.eq(groups + 1), first_step.eq(1), first_group.eq(0)]
             with m.If(group_last):
