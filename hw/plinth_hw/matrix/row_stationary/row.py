@@ -30,6 +30,7 @@ from amaranth.lib.wiring import In, Out
 from amaranth.utils import exact_log2
 
 from plinth_hw.isa.formats import identifiers
+from plinth_hw.lib.delay import delayed
 from plinth_hw.matrix.row_stationary.element import element_control
 from plinth_hw.matrix.row_stationary.elements import RowElements
 from plinth_hw.matrix.row_stationary.interface import COUNT_BITS, ID_BITS, ArrayShape
@@ -121,8 +122,9 @@ class Row(wiring.Component):
     def __init__(self, shape: ArrayShape) -> None:
         self.shape = shape
         elements = RowElements(shape)
-        self.start_stage = elements.start_stage
-        self.result_stage = elements.result_stage
+        # Elements are told which lines to read by registers.
+        self.start_stage = 1 + elements.start_stage
+        self.result_stage = 1 + elements.result_stage
         self.arriving_stage = self.result_stage - self.start_stage - 1
         prepared = stream.Signature(ready_pass(shape))
         super().__init__({
@@ -298,18 +300,17 @@ class Row(wiring.Component):
             stages[0].real.eq(running & ~idle), stages[0].first.eq(first), stages[0].last.eq(last),
             stages[0].opens.eq(running & last & (slot == 0)), stages[0].slot.eq(slot),
             self.issued.eq(stages[0].real & ~passive),
-            control.filter.enable.eq(self.issued & (filter_[:word_log2] == 0)),
-            control.filter.line.eq(filter_line),
-            control.ifmap.enable.eq(self.issued & (filter_ == 0)),
-            control.ifmap.line.eq(place[word_log2:]),
         ]
-        selected = Signal(data.StructLayout({"filter": word_log2, "ifmap": word_log2, "bubble": 1}))
+        lines = Signal(data.StructLayout({"filter": control.filter.shape(), "ifmap": control.ifmap.shape()}))
+        words = delayed(m, "words", Cat(filter_[:word_log2], place[:word_log2], passive), 2)
         m.d.comb += [
-            control.filter.word.eq(selected.filter), control.ifmap.word.eq(selected.ifmap),
-            control.bubble.eq(selected.bubble),
+            control.filter.enable.eq(lines.filter.enable), control.filter.line.eq(lines.filter.line),
+            control.ifmap.enable.eq(lines.ifmap.enable), control.ifmap.line.eq(lines.ifmap.line),
+            Cat(control.filter.word, control.ifmap.word, control.bubble).eq(words),
         ]
         m.d.sync += [
-            selected.filter.eq(filter_), selected.ifmap.eq(place), selected.bubble.eq(passive),
+            lines.filter.enable.eq(self.issued & (filter_[:word_log2] == 0)), lines.filter.line.eq(filter_line),
+            lines.ifmap.enable.eq(self.issued & (filter_ == 0)), lines.ifmap.line.eq(place[word_log2:]),
             *(later.eq(earlier) for earlier, later in itertools.pairwise(stages)),
         ]
         return stages
