@@ -209,7 +209,7 @@ class Starts(wiring.Component):
 class Results(wiring.Component):
     """Psums that the array has finished.
 
-    Throughput: a slot a cycle, from round to round. Latency: one cycle, and another one to pulses.
+    Throughput: a slot a cycle, from round to round. Latency: two cycles. What goes out comes from registers.
 
     Members
     -------
@@ -220,7 +220,7 @@ class Results(wiring.Component):
     slot_write, written_word, written
         As of :class:`PsumBanks`, from the other side.
     again : Out(1)
-        Pulse: a step's psums are there for the next round. ``final`` Out(1), pulse: for the store. Both from registers.
+        Pulse: a step's psums are there for the next round. ``final`` Out(1), pulse: for the store.
     busy : Out(1)
         There is a round whose results are still to come.
     """
@@ -275,10 +275,11 @@ class Results(wiring.Component):
             slot_last.eq(filter_last & Mux(first_window, head.one_window, last_window)),
             step_last.eq(slot_last & Mux(first_step, head.one_step, last_step)),
             group_last.eq(step_last & Mux(first_group, head.one_group, last_group)),
-            rounds.o.ready.eq(group_last), self.slot_write.eq(result.valid), self.written.eq(result.words),
-            self.written_word.eq(word + Mux(head.job.region, sizes.bank_words, 0)),
+            rounds.o.ready.eq(group_last),
         ]
         m.d.sync += [
+            self.slot_write.eq(result.valid), self.written.eq(result.words),
+            self.written_word.eq(word + Mux(head.job.region, sizes.bank_words, 0)),
             self.again.eq(slot_last & ~head.job.final), self.final.eq(slot_last & head.job.final),
         ]
         with m.If(result.valid):
