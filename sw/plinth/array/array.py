@@ -486,13 +486,17 @@ class Array:
         """Words a cycle of each link by its ends, as (node, port)."""
         return {end: link.rate for link in self.links for end in ((link.a, link.a_port), (link.b, link.b_port))}
 
-    @property
+    @cached_property
     def has_rates(self) -> bool:
         """Whether links of dies have rates of their own."""
         return any(rate != self.rate for (node, _), rate in self.port_rates.items() if node < self.dies)
 
     def die_parameters(self) -> DieParameters:
         """The preset with the ports and the link rates of this array; with no more ports than a router has."""
+        return self._die_parameters
+
+    @cached_property
+    def _die_parameters(self) -> DieParameters:
         die = PRESETS[self.preset]
         return preset(self.preset, ports=max(die.ports, min(self.ports, MAXIMUM_PORTS)),
                       link_rate=self.rate / die.flit_words, port_rates=self.has_rates,

@@ -71,31 +71,34 @@ class Links:
         self._rings = lru_cache(maxsize=1 << 12)(self._ring_load)
 
     @cached_property
-    def _routes(self) -> tuple[Floats, NDArray[np.int64]]:
-        """Cycles of each directed link for a word of each pair [pair, link], and links on its way [die, die]; of
+    def _routes(self) -> NDArray[np.int64]:
+        """Directed links on the way of each pair of dies [pair, hop]; the number of links where it has ended; of
         chunks."""
         return self._routes_over(self.array)
 
     @cached_property
-    def _tile_routes(self) -> tuple[Floats, NDArray[np.int64]]:
+    def _tile_routes(self) -> NDArray[np.int64]:
         """The same of tiles."""
         return self._routes_over(self.array.for_tiles) if self.array.tile_routes else self._routes
 
     @staticmethod
-    def _routes_over(array: Array) -> tuple[Floats, NDArray[np.int64]]:
-        routes, dies, rates = array.all_routes, array.dies, array.directed_rates
-        loads, pairs = np.zeros((dies * dies, len(routes.links))), np.arange(dies * dies)
-        for pair, over in routes.walk(pairs // dies, pairs % dies):
-            loads[pair, over] = 1 / rates[over]
-        return loads, routes.hops[:dies].astype(np.int64)
+    def _routes_over(array: Array) -> NDArray[np.int64]:
+        routes, dies = array.all_routes, array.dies
+        pairs = np.arange(dies * dies)
+        ways = np.full((dies * dies, int(routes.hops[:dies].max(initial=0))), len(routes.links))
+        for hop, (pair, over) in enumerate(routes.walk(pairs // dies, pairs % dies)):
+            ways[pair, hop] = over
+        return ways
 
     @cached_property
     def _lanes(self) -> list[int]:
         """For each turn, in which all dies send as far, the first one of those with which it shares links, of others'
         turns as well: tiles of turns that share none do not wait for each other."""
         dies = self.array.dies
-        loads, senders = self._tile_routes[0].reshape(dies, dies, -1), np.arange(dies)
-        used = [(loads[senders, (senders + turn) % dies] > 0).any(axis=0) for turn in range(dies)]
+        senders, used = np.arange(dies), np.zeros((dies, len(self.array.all_routes.links) + 1), dtype=bool)
+        for turn in range(dies):
+            used[turn, self._tile_routes[senders * dies + (senders + turn) % dies]] = True
+        used = used[:, :-1]
         lanes = list(range(dies))
         for turn in range(dies):
             for before in range(turn):
@@ -129,10 +132,10 @@ class Links:
         flat, array = words.reshape(-1), self.array.for_tiles if tiles else self.array
         if array.dies > KEPT_DIES:
             return self._sparse_load(flat, array)
-        loads, hops = self._tile_routes if tiles else self._routes
-        sent = flat > 0
-        return Load(float((flat @ loads).max(initial=0.0)), int(hops.reshape(-1)[sent].max(initial=0)),
-                    float(array.route_latencies.reshape(-1)[sent].max(initial=0)))
+        ways, pairs = self._tile_routes if tiles else self._routes, np.flatnonzero(flat)
+        links, over = len(array.all_routes.links), ways[pairs]
+        loads = np.bincount(over.reshape(-1), np.repeat(flat[pairs], ways.shape[1]), links + 1)
+        return self._loaded(loads[:links].astype(np.float64), pairs, array)
 
     @staticmethod
     def _sparse_load(flat: Floats, array: Array) -> Load:
@@ -141,7 +144,13 @@ class Links:
         loads = np.zeros(len(routes.links))
         for pair, over in routes.walk(pairs // dies, pairs % dies):
             np.add.at(loads, over, flat[pairs[pair]])
-        hops, latencies = (table.reshape(-1)[pairs] for table in (routes.hops[:dies], array.route_latencies))
+        return Links._loaded(loads, pairs, array)
+
+    @staticmethod
+    def _loaded(loads: Floats, pairs: NDArray[np.int64], array: Array) -> Load:
+        """Of words on each link, which some pairs send."""
+        hops, latencies = (table.reshape(-1)[pairs]
+                           for table in (array.all_routes.hops[:array.dies], array.route_latencies))
         return Load(float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0)),
                     float(latencies.max(initial=0)))
 

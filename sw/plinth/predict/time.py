@@ -114,6 +114,7 @@ class StepTime:
         self._computes: dict[tuple[int, Vector], Compute] = {}
         self._rings: dict[tuple[int, Vector], float] = {}
         self._owns: dict[tuple[int, tuple[str, ...], Vector, Vector], float] = {}
+        self._tile_cycles: dict[tuple[tuple[int, tuple[str, ...]], Layout], float] = {}
         self._betweens: dict[tuple[int, Vector, Vector, Vector], float] = {}
         self._moved: dict[Moved, float] = {}
         #: For each node, the edge and the consumer that its owner goes by.
@@ -239,8 +240,12 @@ class StepTime:
                 here = self._layout(number, vector, first)
                 total = self._there_and_back((here.output, here.owned, node.raw_elements, node.output_channels),
                                              lambda: sum_exchange(node, here, "fprop"))
-                for cycles in self._tiles(number, here) if here.ep else ():
-                    total += cycles
+                if here.ep:
+                    # Wherever its owners are.
+                    tiles = key[:2], replace(here, owned=here.output)
+                    if tiles not in self._tile_cycles:
+                        self._tile_cycles[tiles] = sum(self._tiles(number, here))
+                    total += self._tile_cycles[tiles]
             self._owns[key] = total
         return total
 
