@@ -3,7 +3,7 @@
 By conditions of which one holds at most: the OR of all values, each zero unless it is the one (:func:`one_of`); or,
 a cycle later, the OR of a register for each value, zero unless it is the one (:func:`one_registered`), which needs no
 logic in front of the OR: a register's reset takes the condition. By an index: a tree of multiplexers
-(:func:`select`). And which: numbers and masks of bits.
+(:func:`select`). Beside them numbers and masks of bits.
 """
 
 from collections.abc import Iterable, Sequence

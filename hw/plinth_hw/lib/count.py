@@ -86,26 +86,26 @@ class LapCounter:
     name : str
         What is counted.
     last : Value
-        The last number; stable from the start to the last step.
+        The last number, of as many bits; stable from the start to the last step.
 
     Attributes
     ----------
-    number, ends : Signal
+    number, at_last : Signal
         The count; whether it is the last number.
     """
 
     def __init__(self, bits: int, name: str, last: Value):
-        self.number, self.ends = Signal(bits, name=name), Signal(name=f"{name}_ends")
+        self.number, self.at_last = Signal(bits, name=name), Signal(name=f"{name}_at_last")
         self._last = last
 
     def start(self) -> list[Any]:
-        """What makes it 0."""
-        return [self.number.eq(0), self.ends.eq(self._last == 0)]
+        """Assignments that make the count 0."""
+        return [self.number.eq(0), self.at_last.eq(self._last == 0)]
 
     def step(self) -> list[Any]:
-        """What makes it go on."""
-        return [self.number.eq(Mux(self.ends, 0, self.number + 1)),
-                self.ends.eq(Mux(self.ends, self._last == 0, self.number + 1 == self._last))]
+        """Assignments that count on."""
+        return [self.number.eq(Mux(self.at_last, 0, self.number + 1)),
+                self.at_last.eq(Mux(self.at_last, self._last == 0, self.number + 1 == self._last))]
 
 
 def population(bits: Value) -> Value:

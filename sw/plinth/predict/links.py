@@ -148,7 +148,7 @@ class Links:
 
     @staticmethod
     def _loaded(loads: Floats, pairs: NDArray[np.int64], array: Array) -> Load:
-        """Of words on each link, which some pairs send."""
+        """What words on each link take, which ``pairs`` of dies send."""
         hops, latencies = (table.reshape(-1)[pairs]
                            for table in (array.all_routes.hops[:array.dies], array.route_latencies))
         return Load(float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0)),

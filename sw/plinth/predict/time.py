@@ -241,7 +241,7 @@ class StepTime:
                 total = self._there_and_back((here.output, here.owned, node.raw_elements, node.output_channels),
                                              lambda: sum_exchange(node, here, "fprop"))
                 if here.ep:
-                    # Wherever its owners are.
+                    # Tiles do not depend on the output's owners.
                     tiles = key[:2], replace(here, owned=here.output)
                     if tiles not in self._tile_cycles:
                         self._tile_cycles[tiles] = sum(self._tiles(number, here))

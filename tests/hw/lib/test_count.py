@@ -54,7 +54,7 @@ class _Laps(wiring.Component):
     def elaborate(self, platform):
         m = Module()
         counter = LapCounter(4, "lap", self.last)
-        m.d.comb += [self.number.eq(counter.number), self.ends.eq(counter.ends)]
+        m.d.comb += [self.number.eq(counter.number), self.ends.eq(counter.at_last)]
         with m.If(self.start):
             m.d.sync += counter.start()
         with m.Elif(self.step):

@@ -102,12 +102,12 @@ class Blocks(wiring.Component):
 
 
 class Bounds:
-    """What exponents of blocks are held against, of the level of a code's first part; a cycle after that.
+    """Between which exponents a code's first part describes blocks, by its level; a cycle after the level.
 
     Attributes
     ----------
     least : Signal
-        Exponent of which a block is at least, as far as its code goes.
+        The least exponent: blocks of smaller words have it as well.
     """
 
     def __init__(self, m: Module, level: Value):

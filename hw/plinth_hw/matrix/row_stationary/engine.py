@@ -79,8 +79,8 @@ class RowStationaryEngine(wiring.Component):
     """Runs matrix tasks, see :class:`~plinth_hw.isa.matrix_bodies.RowStationaryBody`.
 
     ``payload_words`` of a task are the words of C that it stored, ``busy`` are cycles in which any row of the array
-    multiplied. The strobe of useful multiply-adds shows those of a task once they are counted, as many a cycle as it
-    can.
+    multiplied. The strobe of useful multiply-adds shows those of a task once they are counted, half of the number of
+    values of its field every other cycle, so as many as an array of 16,384 PEs does.
 
     Parameters
     ----------
@@ -168,7 +168,8 @@ class RowStationaryEngine(wiring.Component):
         # Useful multiply-adds of a task that the strobe has still to show; then its total may go.
         unshown, showing, shown = Signal(64, name="unshown"), Signal(name="showing"), Signal(name="shown")
         useful = Signal.like(strobes.useful_macs)
-        # As many a cycle as are its upper half; whether it has one is found a cycle before.
+        # Portions of half the field's values; whether a whole one is left is found in the cycle before each. Behind the
+        # last one what is left counts no more.
         part, settled, more = len(useful) - 1, Signal(name="settled"), Signal(name="more")
         failed, stored = Signal(name="failed"), Signal(32, name="stored")
         _, finished, stalled = account(m, self.engine, sequencer.began, MAXIMUM_TASKS)

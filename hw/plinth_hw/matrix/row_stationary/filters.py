@@ -109,7 +109,8 @@ class FilterLoader(wiring.Component):
                                          "rows": COUNT_BITS}), name="left")
 
         # What is the same for all spans of a group.
-        straight = Signal()
+        straight, together = Signal(), Signal()
+        m.d.comb += together.eq((task.w_channel == 1) & (task.w_filter != 1))
         chunk, last_c, last_f, filters = (Signal(8, name=name) for name in ("chunk", "last_c", "last_f", "filters"))
         sets, r, s, c, f = (LapCounter(8, name, last) for name, last in (
             ("set", less.sets), ("r", less.set_rows), ("s", less.tap_columns), ("c", last_c), ("f", last_f)))
@@ -125,7 +126,7 @@ class FilterLoader(wiring.Component):
             record.base.eq(Mux(wraps | empty, 0, place)), record.takes.eq(Mux(wraps & ~empty, around, size)),
             record.taps.eq(taps), record.filters.eq(filters), record.chunk.eq(chunk), record.across.eq(~straight),
             record.tap_lines.eq((task.filter_step + sizes.feed - 1) >> sizes.feed_bits),
-            record.last.eq(sets.ends & r.ends),
+            record.last.eq(sets.at_last & r.at_last),
         ]
 
         # Spans are cut from registers.
@@ -137,7 +138,7 @@ class FilterLoader(wiring.Component):
             span.address.eq(at.f), span.task.eq(job.number), span.any.eq(there), span.low.eq(0),
             span.columns.eq(Mux(straight, filters, chunk)),
             span.high.eq(Mux(straight, filters, Mux(rest < chunk, rest, chunk)) - 1),
-            span.last.eq(s.ends & c.ends & f.ends),
+            span.last.eq(s.at_last & c.at_last & f.at_last),
         ]
         with m.FSM():
             with m.State("JOB"):
@@ -152,8 +153,7 @@ class FilterLoader(wiring.Component):
                 m.d.sync += [
                     straight.eq(task.w_filter == 1),
                     filters.eq(Mux(left.filters < task.filter_step, left.filters, task.filter_step)),
-                    *(value.eq(Mux((task.w_channel == 1) & (task.w_filter != 1), together, alone)) for value, together,
-                      alone in ((chunk, task.tap_channels, 1), (last_c, 0, less.tap_channels))),
+                    chunk.eq(Mux(together, task.tap_channels, 1)), last_c.eq(Mux(together, 0, less.tap_channels)),
                     at.set.eq(at.group), at.row.eq(at.group), left.channels.eq(job.channels), left.rows.eq(job.rows),
                     *sets.start(), *r.start(),
                 ]
@@ -183,17 +183,17 @@ class FilterLoader(wiring.Component):
                 ]
                 with m.If(spans.i.ready):
                     m.d.sync += [at.f.eq(at.f + sizes.step(task.w_filter)), *f.step()]
-                    with m.If(f.ends):
+                    with m.If(f.at_last):
                         m.d.sync += [at.c.eq(following["c"]), at.f.eq(following["c"]), *c.step(),
                                      rest.eq(Mux(rest < chunk, 0, rest - chunk))]
-                    with m.If(f.ends & c.ends):
+                    with m.If(f.at_last & c.at_last):
                         m.d.sync += [at.s.eq(following["s"]), at.c.eq(following["s"]), at.f.eq(following["s"]),
                                      *s.step(), rest.eq(left.channels)]
                     with m.If(span.last):
                         m.d.sync += [at.row.eq(following["row"]), *r.step(),
                                      left.rows.eq(Mux(left.rows == 0, 0, left.rows - 1))]
                         m.next = "ROW"
-                        with m.If(r.ends):
+                        with m.If(r.at_last):
                             m.d.sync += [
                                 at.set.eq(following["set"]), at.row.eq(following["set"]), *sets.step(),
                                 left.rows.eq(job.rows),

@@ -34,8 +34,8 @@ from plinth_hw.shapes import shape_of
 
 #: Spans whose data are still to come.
 SPANS = 32
-#: Beats fetched ahead of the port.
-FETCHES = 8
+#: Beats fetched ahead of the port: more than the cycles from a beat's first read to its place being free again.
+FETCHES = 16
 #: Stored batches whose answers may be missing.
 UNANSWERED = 7
 

@@ -140,7 +140,7 @@ class Starts(wiring.Component):
         Pulse: the next batch may use its region. ``again`` In(1), pulse: the next step's psums of a round that is not
         its batch's first are there.
     slot_read, slot_word, slot
-        As of :class:`PsumBanks`, from the other side; the former from registers.
+        Those of :class:`PsumBanks`, from the other side; ``slot_read`` and ``slot_word`` come from registers.
     o : Out stream of a sum for each column
     """
 
@@ -255,7 +255,7 @@ class Results(wiring.Component):
         ]
         result = Signal(sizes.array.psums_out, name="result")
         m.d.sync += result.eq(self.i)
-        # Those behind the one at hand, and windows of steps that are done.
+        # Numbers of the filter, the window of a step and the group at hand; windows of steps that are done.
         filters, interleaved = Signal(8, name="filters"), Signal(8, name="interleaved")
         groups, windows = Signal(GROUP_BITS, name="groups"), Signal(COUNT_BITS + 1, name="windows")
         word = Signal(sizes.psum_bits)

@@ -86,6 +86,7 @@ class Row(wiring.Component):
         Line of filters that is written: ``enable``, ``line`` of both halves, ``words``.
     filters_loaded : In(1)
     filters_released : Out(1)
+        Pulse: the last line of the half is read in this cycle, and may be written from the next one on.
     ifmaps : In
         Line of ifmaps that is written: ``valid``, ``offset`` (the id less the row's part), ``line``, ``words``.
     column_parts : In
@@ -301,17 +302,22 @@ class Row(wiring.Component):
             stages[0].opens.eq(running & last & (slot == 0)), stages[0].slot.eq(slot),
             self.issued.eq(stages[0].real & ~passive),
         ]
-        lines = Signal(data.StructLayout({"filter": control.filter.shape(), "ifmap": control.ifmap.shape()}))
-        words = delayed(m, "words", Cat(filter_[:word_log2], place[:word_log2], passive), 2)
+        lines = Signal(data.StructLayout({
+            operand: data.StructLayout({"enable": 1, "line": control[operand].line.shape()})
+            for operand in ("filter", "ifmap")}))
+        # Of a line; there may be more words in it than filters.
+        word = Signal(data.StructLayout({"filter": word_log2, "ifmap": word_log2, "bubble": 1}), name="word")
+        later = delayed(m, "word", word, 2)
         m.d.comb += [
             control.filter.enable.eq(lines.filter.enable), control.filter.line.eq(lines.filter.line),
             control.ifmap.enable.eq(lines.ifmap.enable), control.ifmap.line.eq(lines.ifmap.line),
-            Cat(control.filter.word, control.ifmap.word, control.bubble).eq(words),
+            word.filter.eq(filter_), word.ifmap.eq(place), word.bubble.eq(passive),
+            control.filter.word.eq(later.filter), control.ifmap.word.eq(later.ifmap), control.bubble.eq(later.bubble),
         ]
         m.d.sync += [
             lines.filter.enable.eq(self.issued & (filter_[:word_log2] == 0)), lines.filter.line.eq(filter_line),
             lines.ifmap.enable.eq(self.issued & (filter_ == 0)), lines.ifmap.line.eq(place[word_log2:]),
-            *(later.eq(earlier) for earlier, later in itertools.pairwise(stages)),
+            *(after.eq(before) for before, after in itertools.pairwise(stages)),
         ]
         return stages
 

@@ -17,10 +17,11 @@ from plinth_hw.matrix.row_stationary.row import Row
 
 pytestmark = pytest.mark.xdist_group("row-stationary-array")
 
-#: Small scratchpads, so that rings and halves are full.
+#: Small scratchpads, so that rings and halves are full; lines of more words than a window has psums.
 ARRAYS = {
     "3x4": (FP32, FP32, 3, 4, 64, 64, 16, 4),
     "2x3": (FP16, FP32, 2, 3, 40, 32, 12, 2),
+    "2x2": (FP32, FP32, 2, 2, 128, 64, 8, 16),
 }
 GATES = {"always": ALWAYS, "slow passes": (4, 256, 256, 256), "slow filters": (256, 50, 256, 256),
          "slow ifmaps": (256, 256, 30, 256), "slow psums": (256, 256, 256, 40), "all": (20, 120, 120, 120)}
