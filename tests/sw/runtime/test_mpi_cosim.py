@@ -78,7 +78,8 @@ Driver.start = bad
 def test_ranks_end_with_a_line(odd: str, message: str) -> None:
     run = mpiexec(2, "-c", ODD, odd)
     assert run.returncode == 2 and run.stdout == "", run.stdout
-    lines = [line for line in run.stderr.splitlines() if not re.match("ranks on |setting up |building |training: ", line)]
+    told = "ranks on |setting up |building |training: "
+    lines = [line for line in run.stderr.splitlines() if not re.match(told, line)]
     assert len(lines) == 1 and re.match(f"plinth: error: {message}", lines[0]), lines
 
 
