@@ -101,7 +101,7 @@ class Blocks(wiring.Component):
         return m
 
 
-class Bounds:
+class BlockBounds:
     """Between which exponents a code's first part describes blocks, by its level; a cycle after the level.
 
     Attributes

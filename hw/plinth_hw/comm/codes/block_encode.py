@@ -18,7 +18,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.codes.bits import FIELD, WORD
-from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK, Bounds
+from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK, BlockBounds
 from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, ESCAPE, EXPONENT_BITS, FRACTION_BITS, HEADER_BITS, ZERO
 from plinth_hw.lib.choice import select
 from plinth_hw.lib.count import index_bits
@@ -117,7 +117,7 @@ class BlockEncoder(wiring.Component):
         following = Signal(data.StructLayout({
             "exponent": EXPONENT_BITS, "planes": range(ABOVE + 2), "header": HEADER_BITS, "escapes": 1, "sent": 1,
             "valid": 1}), name="following")
-        level, bounds = Signal(BIASED, name="biased_level"), Bounds(m, self.level)
+        level, bounds = Signal(BIASED, name="biased_level"), BlockBounds(m, self.level)
         exponent, over = Signal(BIASED, name="exponent"), Signal(name="over")
         m.d.comb += [exponent.eq(bounds.top(held)), over.eq(bounds.escapes(held))]
         m.d.sync += [

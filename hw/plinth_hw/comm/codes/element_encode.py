@@ -18,7 +18,7 @@ from amaranth.lib import data, stream, wiring
 from amaranth.lib.wiring import In, Out
 
 from plinth_hw.comm.codes.bits import FIELD, WORD
-from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK, Bounds
+from plinth_hw.comm.codes.block import BIASED, LEVEL, WHOLE_BLOCK, BlockBounds
 from plinth_hw.isa.codes import ABOVE, BIAS, BLOCK, EXPONENT_BITS, FRACTION_BITS, UNARY
 from plinth_hw.lib.choice import lowest, one_of, ones
 from plinth_hw.lib.count import index_bits
@@ -83,7 +83,7 @@ class ElementEncoder(wiring.Component):
         m = Module()
         block = self.i.payload
         known, lower = Signal(BIASED, name="biased_known"), Signal(BIASED, name="biased_lower")
-        bounds = Bounds(m, self.first)
+        bounds = BlockBounds(m, self.first)
         m.d.sync += [known.eq(self.known + BIAS), lower.eq(self.lower + BIAS)]
         # Masked words that have been taken; the next one.
         taken, next_ = Signal(BLOCK, name="taken"), Signal(BLOCK, name="next")
