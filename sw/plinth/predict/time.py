@@ -257,9 +257,12 @@ class StepTime:
         coded = coded_exchanges(self.graph, here, number, None, None)
         for phase, back in ("fprop", "bprop"), ("bprop", "fprop"):
             whole = tile_exchange(node, here, phase, "scatter", factors).flow(self.batch)
-            # What a scatter sends, inputs or errors of outputs, comes back as their other half.
+            # What a scatter sends, inputs or errors of outputs, comes back as their other half; nobody needs errors of
+            # the network's inputs.
             for (way, kind), cycles in zip(((phase, "scatter"), (back, "gather")), self.links.exchanges(whole),
                                            strict=True):
+                if (way, kind) == ("bprop", "gather") and not self.graph.inputs[number]:
+                    continue
                 yield cycles * tile_exchange(node, here, way, kind, factors, coded, self.array).share(node.tiling)
 
     def _there_and_back(self, key: Moved, define: Callable[[], ExchangeDefinition]) -> float:
