@@ -15,7 +15,7 @@ Up to 4 levels a node may take any combination; above that those of the seeds, t
 on neighbouring levels, and of a Winograd layer its tile elements in any number of groups, samples in clusters.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations, product
 from typing import Any
 
@@ -31,8 +31,10 @@ MAXIMUM_EXTENSIONS = 200_000, 60_000
 #: Steps that local improvement predicts, and nodes of them.
 MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS = 10_000, 300_000
 #: Steps that are walked through task by task at the end, and nodes of them; levels up to which that is done.
-MAXIMUM_WALKS, MAXIMUM_NODE_WALKS = 300, 1500
+MAXIMUM_WALKS, MAXIMUM_NODE_WALKS = 60, 200
 WALKED_LEVELS = 3
+#: Estimates up to so many times that of the best are near enough for a walk.
+NEAR = 1.03
 #: Levels up to which a node may take any combination, and the combinations that it may take above that.
 ALL_LEVELS, MAXIMUM_VECTORS = 4, 64
 #: Pairs of combinations over all nodes that are looked at above that.
@@ -141,38 +143,69 @@ def _beam(time: StepTime, candidates: Sequence[Sequence[Vector]], rows: _Rows, e
     return tuple(reversed(splits))
 
 
-def _improve(time: StepTime, cost: Callable[[Splits, float], float], splits: Splits,
-             candidates: Sequence[Sequence[Vector]], budget: int) -> Splits:
-    """Change a node, or two neighbours at a level, as long as that costs less; ``cost`` may stop where it is certain
-    that it is not less than a limit."""
-    graph = time.graph
-    best, trials = cost(splits, float("inf")), 0
-    choices = [[split for split in SPLITS if any(split in vector for vector in vectors)] for vectors in candidates]
+def _changes(time: StepTime, splits: Splits, candidates: Sequence[Sequence[Vector]], number: int
+             ) -> Iterator[dict[int, Vector]]:
+    """What a node, or it and a neighbour at a level, can change to."""
+    yield from ({number: vector} for vector in candidates[number])
+    for edge in time.graph.outputs[number]:
+        reader = time.graph.edges[edge].consumer
+        here, there = ([split for split in SPLITS if any(split in vector for vector in candidates[node])]
+                       for node in (number, reader))
+        for level in range(time.levels):
+            for producer_split, reader_split in product(here, there):
+                yield {node: (*splits[node][:level], split, *splits[node][level + 1:])
+                       for node, split in ((number, producer_split), (reader, reader_split))}
+
+
+def _changed(time: StepTime, splits: Splits, change: dict[int, Vector]) -> Splits | None:
+    """Splits with a change; None if it is none, or dies cannot do it."""
+    if all(splits[node] == vector for node, vector in change.items()) or not all(
+            time.able(node, vector) for node, vector in change.items()):
+        return None
+    trial = list(splits)
+    for node, vector in change.items():
+        trial[node] = vector
+    return tuple(trial)
+
+
+def _improve(time: StepTime, splits: Splits, candidates: Sequence[Sequence[Vector]], budget: int) -> Splits:
+    """Change a node, or two neighbours at a level, as long as the estimate of the step is shorter."""
+    best, trials = time.estimate(splits), 0
     improved = True
     while improved and trials < budget:
         improved = False
-        for number in graph.planned:
-            changes: list[dict[int, Vector]] = [{number: vector} for vector in candidates[number]]
-            for edge in graph.outputs[number]:
-                reader = graph.edges[edge].consumer
-                for level in range(time.levels):
-                    for producer_split, reader_split in product(choices[number], choices[reader]):
-                        changes.append({node: (*splits[node][:level], split, *splits[node][level + 1:])
-                                        for node, split in ((number, producer_split), (reader, reader_split))})
-            for change in changes:
-                if all(splits[node] == vector for node, vector in change.items()) or not all(
-                        time.able(node, vector) for node, vector in change.items()):
+        for number in time.graph.planned:
+            for change in list(_changes(time, splits, candidates, number)):
+                if (trial := _changed(time, splits, change)) is None:
                     continue
                 trials += 1
-                trial = list(splits)
-                for node, vector in change.items():
-                    trial[node] = vector
-                cycles = cost(tuple(trial), limit := best * (1 - 1e-9))
-                if cycles < limit:
-                    splits, best, improved = tuple(trial), cycles, True
+                cycles = time.estimate(trial)
+                if cycles < best * (1 - 1e-9):
+                    splits, best, improved = trial, cycles, True
                 if trials >= budget:
                     return splits
     return splits
+
+
+def _walk(time: StepTime, splits: Splits, candidates: Sequence[Sequence[Vector]], budget: int) -> Splits:
+    """Change a node, or two neighbours at a level, as long as the predicted step is shorter: of all changes those of
+    the shortest estimates first, as far as these are near that of the best."""
+    best, walked = time.cycles(splits), {splits}
+    while True:
+        near, trials = time.estimate(splits) * NEAR, dict.fromkeys(
+            trial for number in time.graph.planned for change in _changes(time, splits, candidates, number)
+            if (trial := _changed(time, splits, change)) is not None and trial not in walked)
+        for trial in sorted((trial for trial in trials if time.estimate(trial) < near), key=time.estimate):
+            if not budget:
+                return splits
+            budget -= 1
+            walked.add(trial)
+            cycles = time.cycles(trial, limit := best * (1 - 1e-9))
+            if cycles < limit:
+                splits, best = trial, cycles
+                break
+        else:
+            return splits
 
 
 def _two_best(time: StepTime, plans: Iterable[Splits]) -> list[Splits]:
@@ -194,9 +227,9 @@ def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Spl
     ranked = sorted((*seeds, *(_beam(time, candidates, rows, exposed) for exposed in (1.0, 0.0))), key=time.estimate)
     budget = max(1, min(MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS // len(graph.nodes)))
     starts = list(dict.fromkeys(ranked))[:2]
-    improved = [_improve(time, lambda trial, _: time.estimate(trial), start, candidates, budget) for start in starts]
+    improved = [_improve(time, start, candidates, budget) for start in starts]
     best = _two_best(time, dict.fromkeys((*seeds, *ranked[:2], *improved)))
     if time.levels > WALKED_LEVELS:
         return best[0]
     walks = min(MAXIMUM_WALKS, MAXIMUM_NODE_WALKS // len(graph.nodes))
-    return min((best[0], *(_improve(time, time.cycles, start, candidates, walks) for start in best)), key=time.cycles)
+    return min((best[0], *(_walk(time, start, candidates, walks) for start in best)), key=time.cycles)
