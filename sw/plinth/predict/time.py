@@ -212,6 +212,17 @@ class StepTime:
                             for cycles, channels in zip(products, (inputs, outputs), strict=False))
         return products[0] + ins + outs, products[1] + ins + outs, products[2]
 
+    def held(self, number: int, vector: Vector) -> int:
+        """About how many words of memory a node takes on the fullest die: its weights and their gradient, what it reads
+        and what it makes. Enough to tell which splits take less."""
+        node, factors = self.graph.nodes[number], self.factors
+        here = self._layout(number, vector, self._whole)
+        weights = int(sum(weight_words(node, here, factors)).max()) if node.weighted else 0
+        samples = -(-self.batch // parts(here.dp + here.ep, factors))
+        read = sum(self.graph.edges[edge].elements for edge in self.graph.inputs[number]) or node.input_channels
+        return 2 * weights + samples * (read // parts(here.mp, factors)
+                                        + node.raw_elements // parts(here.op if node.weighted else here.mp, factors))
+
     def ring(self, number: int, vector: Vector) -> float:
         """Cycles of a node's weight reduction, and of the update behind it."""
         key = (self._node_shape[number], vector)

@@ -85,11 +85,11 @@ def communication(time: StepTime, number: int, vector: Vector) -> float:
 
 
 def _splits(time: StepTime, number: int) -> Iterator[tuple[tuple[int, ...], Vector]]:
-    """All splits of a node, with the levels that split its elements, as :func:`_subsets` has them."""
+    """All splits of a node that dies can do, with the levels that split its elements, as :func:`_subsets` has them."""
     node = time.graph.nodes[number]
     for split in _subsets(time.array.group_levels if node.tiling is not None else 0):
         vector = _vector(split, time.levels)
-        if has_elements(node, vector, time.factors):
+        if time.able(number, vector):
             yield split, vector
 
 
