@@ -275,6 +275,8 @@ class StepTime:
                 if (way, kind) == ("bprop", "gather") and not self.graph.inputs[number]:
                     continue
                 yield cycles * tile_exchange(node, here, way, kind, factors, coded, self.array).share(node.tiling)
+        if node.bias and node.free:
+            yield self.links.exchanges(tile_exchange(node, here, "bprop", "bias", factors).flow(self.batch))[0]
 
     def _there_and_back(self, key: Moved, define: Callable[[], ExchangeDefinition]) -> float:
         """Cycles in which an exchange's words go, and as many come back; it is defined if none like it was before."""
