@@ -30,18 +30,10 @@ class DieEngines:
         while it runs; empty: none.
     speed : float
         Cycles of tasks are divided by it.
-    turns : bool
-        Whether tiles and reductions take turns on the links; without that each has them for itself, and nothing is done
-        later than with it: with turns, a tile that goes later may leave more of the links to a reduction.
-
-    Attributes
-    ----------
-    met : bool
-        Whether a tile would have taken turns with a reduction, if it had not had the links for itself.
     """
 
-    def __init__(self, machine: DieCycles, shares: Sequence[Shares], speed: float, *, turns: bool = True):
-        self.speed, self.turns, self.met = speed, turns, False
+    def __init__(self, machine: DieCycles, shares: Sequence[Shares], speed: float):
+        self.speed = speed
         control = machine.control
         self.period, self.issue = control["fetch"], control["issue"]
         #: Cycles in which a body goes to its engine.
@@ -166,9 +158,6 @@ class DieEngines:
             begin, last, tail = self.reductions[place]
             begin, last = begin + later, last + later
             more = max(0.0, min(end - max(start, begin), last - max(start, begin)))
-            if not self.turns:
-                self.met |= more > 0.0
-                continue
             end, later = end + more, later + more
             self.reductions[place] = begin, last + more, tail
         self.last["collective"] += later

@@ -10,7 +10,6 @@ that send it has sent all that it sends, and a ring starts when its last member 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -48,8 +47,6 @@ MOST_TASKS, ALL_TASKS, LEAST_TASKS = 32, 2048, 8
 PASSES, LONG_PASSES = 4, 2
 #: Operations of which is kept what walks look at, at most.
 MOST_KNOWN = 1 << 10
-#: Share of a sum that rounding changes, at most.
-ROUNDED = 1e-9
 #: Classes of dies that are walked, at most: those that have most; and their operations together, unless it is one.
 MOST_CLASSES, MOST_OPERATIONS = 4, 4096
 
@@ -77,14 +74,6 @@ class _Built(NamedTuple):
     step: Step
 
 
-class _Begun(NamedTuple):
-    """A step that was walked once, as if nobody took anything from another, and its dies behind that."""
-
-    splits: Splits
-    walks: list["_ScheduleWalk"]
-    dies: list[DieEngines]
-
-
 #: How engines of a die work on a task from a time on: a function of the die, the time and what stands beside it, that
 #: gives when the task is done.
 Run = tuple[Callable[..., float], tuple[Any, ...]]
@@ -96,15 +85,6 @@ class _Planned(NamedTuple):
     reads: tuple[Extent, ...]
     writes: tuple[Extent, ...]
     run: Run
-
-
-class _Works(NamedTuple):
-    """The tasks of an operation on a die, and cycles that they take of its matrix and its vector engine at least, which
-    work on one after the other."""
-
-    tasks: tuple[_Planned, ...]
-    matrix: float
-    vector: float
 
 
 def _ready(die: DieEngines, ready: float) -> float:
@@ -145,9 +125,7 @@ class StepSchedule:
         self._last: _Built | None = None
         self._shortest: _Built | None = None
         self._fewest = float("inf")
-        #: What :meth:`least` has walked last, for a step that is walked to its end.
-        self._begun: _Begun | None = None
-        self._known: Known[Hashable, _Works] = Known(MOST_KNOWN)
+        self._known: Known[Hashable, tuple[_Planned, ...]] = Known(MOST_KNOWN)
         self._words = lru_cache(maxsize=1 << 12)(lambda splits, lists: self.built(splits, lists).memory_words())
 
     def built(self, splits: Splits, lists: Partition = ()) -> Step:
@@ -172,33 +150,11 @@ class StepSchedule:
 
     def step(self, splits: Splits, lists: Partition = ()) -> Times:
         """A step under the given splits, and lists if there are any."""
-        begun, self._begun = self._begun, None
-        if begun is not None and begun.splits == splits and not lists:
-            walks = begun.walks
-            times = self._walked(walks, None if any(die.met for die in begun.dies) else begun.dies)
-        else:
-            walks = self._walks(splits, lists)
-            times = self._walked(walks)
+        walks = self._walks(splits, lists)
+        times = self._walked(walks)
         if times.cycles < self._fewest:
             self._fewest, self._shortest = times.cycles, _Built(splits, lists, walks[0].step)
         return times
-
-    def least(self, splits: Splits, limit: float = float("inf")) -> float:
-        """Cycles that a step under the given splits is certain to take, in much less time; as soon as they are
-        ``limit`` or more, no more is asked.
-
-        They are those of one walk in which no engine takes memory from another, nor tiles and reductions links. All
-        ends of a walk grow with what their tasks wait for and take, but where these take turns: so there is no other
-        walk in which any task ends before. On the way there an engine still has all its later tasks before it, one
-        after the other. Less a share for how sums are rounded.
-        """
-        walks = self._walks(splits, ())
-        dies = [DieEngines(self.machine, [], self.speed, turns=False) for _ in walks]
-        cycles = _run(walks, dies, limit / (1 - ROUNDED))
-        if cycles is None:
-            self._begun = _Begun(splits, walks, dies)
-            cycles = max(die.end for die in dies)
-        return cycles * (1 - ROUNDED)
 
     def _walks(self, splits: Splits, lists: Partition) -> list["_ScheduleWalk"]:
         """Of the dies that are walked together, the tasks."""
@@ -214,7 +170,7 @@ class StepSchedule:
             firsts = [int(dies[0]) for dies in classes[:most]]
         return [_ScheduleWalk(self, step, die, which) for die in firsts]
 
-    def works(self, operation: Operation, die: int, most: int) -> _Works:
+    def works(self, operation: Operation, die: int, most: int) -> tuple[_Planned, ...]:
         """The tasks of an operation of one die alone, in at most so many groups; what steps have in common is kept, but
         of steps of so many operations that few of them would find room."""
         if most <= LEAST_TASKS or not isinstance(operation, Repeated):
@@ -225,23 +181,19 @@ class StepSchedule:
             works = self._known[key] = self._works(operation, die, most)
         return works
 
-    def _works(self, operation: Operation, die: int, most: int) -> _Works:
-        tasks, busy = [], dict.fromkeys(ENGINES, 0.0)
+    def _works(self, operation: Operation, die: int, most: int) -> tuple[_Planned, ...]:
+        tasks = []
         together = isinstance(self.machine, HostCycles) and entry_of(TOGETHER, operation) is not None
         for task in tasks_of(operation.tasks(die, 1 if together else most)):
-            (cost, count), engine = self.task_cost(task), self.machine.engine(task.engine)
+            cost, count = self.task_cost(task)
             if cost.stages is not None:
-                load, compute, store = stages = cost.stages
-                run: Run = (DieEngines.vector, (stages, (cost.reads, cost.writes), count, cost.serial))
-                row = load + compute + store if cost.serial else max(stages)
-                busy[engine] += (compute + (count - 1) * row) / self.speed
+                run: Run = (DieEngines.vector, (cost.stages, (cost.reads, cost.writes), count, cost.serial))
             else:
                 (latency, interval), words = _together([cost])
                 cycles = max(latency, cost.fetch), max(interval, cost.fetch)
-                run = (_task, (engine, cycles, words, count, cost.descriptors))
-                busy[engine] += count * cycles[1] / self.speed
+                run = (_task, (self.machine.engine(task.engine), cycles, words, count, cost.descriptors))
             tasks.append(_Planned(_extents(task.reads), _extents(task.writes), run))
-        return _Works(tuple(tasks), busy["matrix"], busy["vector"])
+        return tuple(tasks)
 
     def cost(self, work: Work) -> WorkCost:
         """What work takes on a die of the array."""
@@ -253,12 +205,11 @@ class StepSchedule:
             return host_task_cost(self.machine, task)
         return self.cost(task.work), task.count
 
-    def _walked(self, walks: Sequence["_ScheduleWalk"], dies: Sequence[DieEngines] | None = None) -> Times:
+    def _walked(self, walks: Sequence["_ScheduleWalk"]) -> Times:
         """Tasks of dies: walked through alone first, unless that is done, then with what engines take from each
         other."""
-        if dies is None:
-            dies = [DieEngines(self.machine, [], self.speed) for _ in walks]
-            _run(walks, dies)
+        dies = [DieEngines(self.machine, [], self.speed) for _ in walks]
+        _run(walks, dies)
         for _ in range(1, PASSES if len(walks[0].step.operations) <= MOST_OPERATIONS else LONG_PASSES):
             dies = [DieEngines(self.machine, die.next_shares(), self.speed) for die in dies]
             _run(walks, dies)
@@ -276,15 +227,10 @@ def _extents(buffers: Iterable[Buffer]) -> tuple[Extent, ...]:
     return tuple([buffer.extent for buffer in buffers])
 
 
-def _run(walks: Sequence["_ScheduleWalk"], dies: Sequence[DieEngines], limit: float = float("inf")) -> float | None:
-    """The step on dies that are idle, operation by operation. Of one that is certain to take ``limit`` cycles or more
-    only so far, and how many it takes at least."""
+def _run(walks: Sequence["_ScheduleWalk"], dies: Sequence[DieEngines]) -> None:
+    """The step on dies that are idle, operation by operation."""
     ends: list[list[float]] = [[] for _ in walks]
     for operation in range(len(walks[0].step.operations)):
-        if limit < float("inf"):
-            least = max(walk.least(operation, die) for walk, die in zip(walks, dies, strict=True))
-            if least >= limit:
-                return least
         # What goes on together: by class, when it may go on there, and when what others wait for is done.
         ready: dict[int, float] = {}
         done: dict[int, float] = {}
@@ -300,7 +246,6 @@ def _run(walks: Sequence["_ScheduleWalk"], dies: Sequence[DieEngines], limit: fl
             _, (work, arguments), others, _ = walks[number].operation(operation)[-1]
             assert others is not None
             ends[number].append(work(dies[number], max([at, *(done.get(other, 0.0) for other in others)]), *arguments))
-    return None
 
 
 class _Walked(NamedTuple):
@@ -337,14 +282,6 @@ class _ScheduleWalk:
         most = max(min(LEAST_TASKS, MOST_TASKS), min(MOST_TASKS, ALL_TASKS // len(step.operations)))
         self._works = [None if entry_of(BETWEEN, operation) is not None else
                        schedule.works(operation, number, most) for operation in step.operations]
-        #: From each operation on, cycles that the matrix and the vector engine take at least.
-        busy = [(0.0, 0.0) if works is None else (works.matrix, works.vector) for works in reversed(self._works)]
-        self._left = [list(accumulate(engine)) for engine in zip(*busy, strict=True)]
-
-    def least(self, number: int, die: DieEngines) -> float:
-        """When a die behind which all operations before this one lie is done at the soonest."""
-        matrix, vector = (left[-1 - number] for left in self._left)
-        return max(die.last["matrix"] + matrix, die.computed + vector)
 
     def operation(self, number: int) -> list[_Walked]:
         """The tasks of an operation; those of the ones before it have been asked for."""
@@ -353,12 +290,12 @@ class _ScheduleWalk:
             self._plan(self.step.operations[number], self._works[number])
         return self._operations[number]
 
-    def _plan(self, operation: Operation, works: _Works | None) -> None:
+    def _plan(self, operation: Operation, works: tuple[_Planned, ...] | None) -> None:
         between = entry_of(BETWEEN, operation)
         if between is not None:
             between(self, operation)
         elif works is not None:
-            for reads, writes, run in works.tasks:
+            for reads, writes, run in works:
                 self._task(reads, writes, run)
 
     def _add(self, waits: Sequence[int], run: Run, others: tuple[int, ...] | None = None,

@@ -16,6 +16,8 @@ There tile transfers between layers hide behind nothing. Cycles of tasks are tho
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from plinth.array.array import Array
 from plinth.machine.copies import unlike
 from plinth.machine.die import DieCycles
@@ -95,9 +97,6 @@ class StepTime:
         self.levels, self.factors = array.levels, array.factors
         self.schedule = StepSchedule(graph, batch, array, self.machine, self.links, rule, copies, touched)
         self._steps: dict[tuple[Splits, Partition], StepCycles] = {}
-        #: Cycles that steps take at least, and all steps about which anything is known.
-        self._least: dict[Splits, float] = {}
-        self._predicted: set[tuple[Splits, Partition]] = set()
         self._progress = progress
         self._speeds = tuple(map(float, array.relative_speeds))
         self._uneven = len(set(self._speeds)) > 1
@@ -217,7 +216,7 @@ class StepTime:
         and what it makes. Enough to tell which splits take less."""
         node, factors = self.graph.nodes[number], self.factors
         here = self._layout(number, vector, self._whole)
-        weights = int(sum(weight_words(node, here, factors)).max()) if node.weighted else 0
+        weights = int(np.add(*weight_words(node, here, factors)).max()) if node.weighted else 0
         samples = -(-self.batch // parts(here.dp + here.ep, factors))
         read = sum(self.graph.edges[edge].elements for edge in self.graph.inputs[number]) or node.input_channels
         return 2 * weights + samples * (read // parts(here.mp, factors)
@@ -307,14 +306,9 @@ class StepTime:
             step_cycles = self._steps[splits, lists] = StepCycles(
                 compute=times.cycles - times.exposed - transfers, transfers=transfers, exposed=times.exposed,
                 reductions=times.collective)
-            self._tell((splits, lists))
-        return step_cycles
-
-    def _tell(self, step: tuple[Splits, Partition]) -> None:
-        if step not in self._predicted:
-            self._predicted.add(step)
             if self._progress is not None:
-                self._progress(len(self._predicted))
+                self._progress(len(self._steps))
+        return step_cycles
 
     def estimate(self, splits: Splits) -> float:
         """Cycles of a step, as a sum that is quick to compute."""
@@ -338,15 +332,8 @@ class StepTime:
                 done = max(done, time) + ring
         return max(done, time)
 
-    def cycles(self, splits: Splits, limit: float = float("inf")) -> float:
-        """Cycles of a step; of one that is certain to take at least ``limit`` any number from there on, in less
-        time."""
-        if limit < float("inf") and (splits, ()) not in self._steps:
-            if self._least.get(splits, 0.0) < limit:
-                self._least[splits] = self.schedule.least(splits, limit)
-                self._tell((splits, ()))
-            if self._least[splits] >= limit:
-                return self._least[splits]
+    def cycles(self, splits: Splits) -> float:
+        """Cycles of a step."""
         return self.step(splits).cycles
 
     def seconds(self, splits: Splits, lists: Partition = ()) -> float:

@@ -15,7 +15,6 @@ from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import DP, SPLITS, chain, from_network
 from plinth.partition.groups import RING, process_groups
-from plinth.partition.regions import Splits
 from plinth.plan.planners.exhaustive import exhaustive
 from plinth.plan.planning import SPLITTERS, plan_network, task
 
@@ -41,18 +40,10 @@ def test_joint_is_never_worse_than_any_other_planner(trial: int) -> None:
 def test_the_gap_to_every_combination_is_small() -> None:
     rng = random.Random(4)
     gaps = []
-
-    def cycles(splits: Splits) -> float:
-        """Of a step that is certain to be longer than the best so far at least those (``test_least``)."""
-        nonlocal fewest
-        found = problem.time.cycles(splits, fewest)
-        fewest = min(fewest, found)
-        return found
-
     for _ in range(4):
-        graph, fewest = random_chain(rng, 3, (4, 16, 64)), float("inf")
+        graph = random_chain(rng, 3, (4, 16, 64))
         problem = task(graph, ring(4, preset="ndp-tiny", link_rate=Fraction(1, 4)), "exact", 16)
-        best = problem.time.seconds(exhaustive(graph, 2, cycles, SPLITS))
+        best = problem.time.seconds(exhaustive(graph, 2, problem.time.cycles, SPLITS))
         gaps.append(problem.time.seconds(SPLITTERS["joint"](problem)) / best - 1)
     assert min(gaps) >= -1e-9
     assert max(gaps) < 0.025

@@ -12,8 +12,10 @@ from plinth.errors import UserError
 from plinth.lower.training import check_array
 from plinth.machine.die import machine
 from plinth.network.winograd import with_tiles
+from plinth.partition.exchanges import tile_exchange
 from plinth.partition.graph import EP, from_network
 from plinth.partition.predicted import SKIPPED
+from plinth.partition.regions import layout, tile_levels
 from plinth.plan.planners.mpt import communication, grouped, in_groups
 from plinth.plan.planning import given_plan
 from plinth.predict.time import StepTime
@@ -108,5 +110,8 @@ def test_the_planner_counts_the_words_that_are_expected() -> None:
                      for number in (0, 1))
     for all_of_it, measured, nothing in (first, second):
         assert nothing < measured < all_of_it
-    # Of as many channels in as out, masks of one of four exchanges go.
-    assert second[2] == pytest.approx(second[0] / 32 / 4, rel=0.01)
+    # Of as many channels in as out, masks of one of four exchanges go, and sums of the bias's gradient, no tiles.
+    node = times[0].graph.nodes[1]
+    sums = times[0].links.exchanges(tile_exchange(node, layout(True, vector, vector, True, tile_levels(vector, vector)),
+                                                  "bprop", "bias", times[0].factors).flow(64))[0]
+    assert second[2] - sums == pytest.approx((second[0] - sums) / 32 / 4, rel=0.01)

@@ -10,7 +10,7 @@
    predicted step itself.
 
 Everything that is found is scored by the same predicted step and the best is taken, so no other planner's plan is ever
-better. What is certain to take longer than the best so far is not walked to its end.
+better.
 Up to 4 levels a node may take any combination; above that those of the seeds, those in which each kind of split stands
 on neighbouring levels, and of a Winograd layer its tile elements in any number of groups, samples in clusters.
 """
@@ -200,21 +200,12 @@ def _walk(time: StepTime, splits: Splits, candidates: Sequence[Sequence[Vector]]
                 return splits
             budget -= 1
             walked.add(trial)
-            cycles = time.cycles(trial, limit := best * (1 - 1e-9))
-            if cycles < limit:
+            cycles = time.cycles(trial)
+            if cycles < best * (1 - 1e-9):
                 splits, best = trial, cycles
                 break
         else:
             return splits
-
-
-def _two_best(time: StepTime, plans: Iterable[Splits]) -> list[Splits]:
-    """The two plans with the shortest predicted steps, the best first; of equal ones the first."""
-    best: list[tuple[float, Splits]] = []
-    for splits in plans:
-        cycles = time.cycles(splits, best[-1][0] if len(best) > 1 else float("inf"))
-        best = sorted((*best, (cycles, splits)), key=lambda plan: plan[0])[:2]
-    return [splits for _, splits in best]
 
 
 def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Splits:
@@ -228,7 +219,7 @@ def joint(time: StepTime, splits: Sequence[str], seeds: Sequence[Splits]) -> Spl
     budget = max(1, min(MAXIMUM_TRIALS, MAXIMUM_NODE_TRIALS // len(graph.nodes)))
     starts = list(dict.fromkeys(ranked))[:2]
     improved = [_improve(time, start, candidates, budget) for start in starts]
-    best = _two_best(time, dict.fromkeys((*seeds, *ranked[:2], *improved)))
+    best = sorted(dict.fromkeys((*seeds, *ranked[:2], *improved)), key=time.cycles)[:2]
     if time.levels > WALKED_LEVELS:
         return best[0]
     walks = min(MAXIMUM_WALKS, MAXIMUM_NODE_WALKS // len(graph.nodes))
