@@ -26,6 +26,7 @@ from plinth.partition.blocks import WinogradBlocks, blocks_of
 from plinth.partition.cuts import (
     Factors,
     Indices,
+    Integers,
     Levels,
     Listed,
     Runs,
@@ -33,7 +34,7 @@ from plinth.partition.cuts import (
     ranges_of,
     ranges_of_indices,
 )
-from plinth.partition.exchanges import ExchangeDefinition, exchanges
+from plinth.partition.exchanges import ExchangeDefinition, exchange_words, exchanges, word_bounds, words
 from plinth.partition.graph import DP, Node, PlanGraph
 from plinth.partition.groups import RING, ProcessGroups, process_groups
 from plinth.partition.lists import check_lists, check_parts
@@ -41,6 +42,7 @@ from plinth.partition.regions import Layout, Lists, Partition, Splits
 from plinth.partition.ring_order import along_links
 from plinth.partition.row_costs import VariableLoad, model_alpha
 from plinth.partition.row_traffic import RowTraffic
+from plinth.partition.stages import check_stages
 from plinth.update.rule import PLAIN, UpdateRule
 
 #: Pieces of rows in which the gradient of a layer goes round its rings, at most.
@@ -231,6 +233,9 @@ class Sharding:
     touched : Touched
         For variables of which a step's samples touch some rows alone, the share that they touch on one die, as
         predictions take it; of one that is left out all that they may touch.
+    micro_batches : int
+        Parts of the batch that go through the network one behind the other, of as many samples each; gradients are
+        those of all. With pipeline stages each works on another one.
 
     Raises
     ------
@@ -247,6 +252,7 @@ class Sharding:
     rule: UpdateRule = PLAIN
     copies: Copies = ()
     touched: Touched = ()
+    micro_batches: int = 1
 
     def __post_init__(self) -> None:
         for name, kind in _KINDS.items():
@@ -272,6 +278,11 @@ class Sharding:
     def dies(self) -> int:
         """Dies of the array."""
         return prod(self.factors)
+
+    @property
+    def samples(self) -> int:
+        """Samples of a micro-batch, over all dies."""
+        return self.batch // self.micro_batches
 
     @cached_property
     def layouts(self) -> tuple[Layout, ...]:
@@ -343,7 +354,20 @@ class Sharding:
     def exchanges(self) -> tuple[ExchangeDefinition, ...]:
         """What moves between layers in a step, in its order: the definitions that a step's operations realise."""
         definitions = exchanges(self.graph, self.layouts, self.factors, self.array, self.blocks)
-        return tuple(definition for definition in definitions if definition.moves(self.batch, self.factors))
+        return tuple(definition for definition in definitions if definition.moves(self.samples, self.factors))
+
+    def exchange_words(self, exchange: ExchangeDefinition) -> int:
+        """Words of an exchange over all dies, with all micro-batches."""
+        return self.micro_batches * exchange_words(exchange, self.samples, self.factors)
+
+    def word_bounds(self, exchange: ExchangeDefinition) -> tuple[int, int]:
+        """Between which words they lie: as many, unless data decide."""
+        least, most = word_bounds(exchange, self.samples, self.factors)
+        return self.micro_batches * least, self.micro_batches * most
+
+    def words_between(self, exchange: ExchangeDefinition) -> Integers:
+        """Words of an exchange that die s (row) sends to die t (column), with all micro-batches."""
+        return self.micro_batches * words(exchange, self.samples, self.factors)
 
     @cached_property
     def reductions(self) -> tuple[ReductionDefinition, ...]:
@@ -404,6 +428,10 @@ class Sharding:
             raise UserError(f"the plan is for {self.dies} dies, but array {self.array.name!r} has {self.array.dies}")
         if not is_integer(self.batch, 1, MAXIMUM_BATCH):
             raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
+        if not is_integer(self.micro_batches, 1, self.batch) or self.batch % self.micro_batches:
+            raise UserError(f"a batch of {self.batch} cannot go in {described(self.micro_batches)} micro-batches of as "
+                            "many samples each; give a number that divides it")
+        check_stages(self.graph, self.splits, self.factors, self.lists, self.micro_batches)
         regions.check_elements(self.graph, self.splits, self.factors)
         check_lists(self.graph, self.splits, self.lists, self.batch, self.factors)
         self._check_copies()
@@ -552,6 +580,11 @@ class Sharded:
     def lists(self) -> Partition:
         """What is cut by list, for each node; empty if nothing is."""
         return self.sharding.lists
+
+    @property
+    def samples(self) -> int:
+        """Samples of a micro-batch, over all dies."""
+        return self.sharding.samples
 
     @property
     def batch(self) -> int:

@@ -99,9 +99,13 @@ class ThreadMessages:
     def all_reduce(self, ranks: Sequence[int], words: int) -> None:
         pass
 
-    def begin(self) -> None:
-        for message in self._incoming:
-            message.begin()
+    @property
+    def expected(self) -> int:
+        return len(self._incoming)
+
+    def begin(self, messages: Sequence[int] | None = None) -> None:
+        for number in range(self.expected) if messages is None else messages:
+            self._incoming[number].begin()
 
     def wait(self, done: Callable[[], bool]) -> None:
         for _ in range(1_000_000):

@@ -16,9 +16,6 @@ class ThreadWorkers(ThreadMessages):
         super().__init__(post, own)
         self.size = post.size
 
-    def begin(self, messages: int | None = None) -> None:
-        super().begin()
-
     def another(self) -> ThreadWorkers:
         """The same workers, with other messages. Collective."""
         return ThreadWorkers(self.told(Post(range(self.size)))[0], self.own)

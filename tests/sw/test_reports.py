@@ -111,10 +111,11 @@ def test_every_field_of_a_report_is_on_the_page(reports: list[tuple[str, dict[st
     seen = {key for kind, report in reports for key in _keys(report, REPORTS[kind].form)}
     assert seen <= FIELDS.keys()
     assert {name for name in seen if f"\n| `{name}` | " not in page} == set()
-    # Those of runs on the RTL, of ranks, and of blocks of Winograd layers: a name no report has would be for nothing.
+    # Those of runs on the RTL, of ranks, of blocks of Winograd layers and of pipelines: a name no report has would be
+    # for nothing.
     ranks = {"between_ranks", "from_rank", "to_rank", "sent_words", "predicted_sent_words", "messages",
              "predicted_messages"}
-    assert FIELDS.keys() - seen == {"start_cycle", "end_cycle", "saved_words"} | ranks
+    assert FIELDS.keys() - seen == {"start_cycle", "end_cycle", "saved_words", "micro_batches"} | ranks
 
 
 def test_the_page_is_of_today(tmp_path: Path) -> None:

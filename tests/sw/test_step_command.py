@@ -41,7 +41,7 @@ def test_the_report_is_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert report["place_bytes"] == {name: 4 * words for name, words in step.place_words().items()}
     assert [row["operation"] for row in report["operations"]] == [operation.name for operation in step.operations]
     # The updates' gradients stand behind the loss as well.
-    assert [row["direction"] for row in report["operations"]].count("fprop") == step.forward_operations
+    assert [row["direction"] for row in report["operations"]].count("fprop") == sum(step.forwards)
     assert {(row["layer"], row["direction"]) for row in report["operations"]} == {
         ("loss", "fprop"), *((f"fc{number}", direction) for number in (1, 2, 3)
                              for direction in ("fprop", "bprop", "update"))}

@@ -9,8 +9,8 @@ from plinth.update.law import NUMBERS
 
 #: Flags by the argument that a message names, ``batch=``, or gives a value, ``batch=16``.
 FLAGS = {"check_every": "--check", "clock_mhz": "--clock-mhz", "dense_from": "--dense-from",
-         "lists": "--parts", "memory_mib": "--memory", "profiles": "--profile", "save_every": "--save-every",
-         "x": "--data", **{name: f"--{name}" for name in (
+         "lists": "--parts", "memory_mib": "--memory", "micro_batches": "--micro-batches",
+         "profiles": "--profile", "save_every": "--save-every", "x": "--data", **{name: f"--{name}" for name in (
              "accuracy", "array", "baseline", "batch", "beta", "bitstream", "change", "clock", "copies", "cost",
              "device", "die", "dies", "draw", "epochs", "format", "kernels", "kinks", "local", "machine", "memory",
              "merge", "metric", "model", "out", "patience", "plan", "planner", "predict", "push", "rate", "reduce",

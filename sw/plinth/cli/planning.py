@@ -82,6 +82,8 @@ def _touched(texts: tuple[str, ...], network: Network) -> Any:
               "way has to make it shorter than an earlier one of rings, gathered, servers; default: 0")
 @click.option("--dense-from", type=RealRange(0, 1), help="share of touched rows from which a table is taken for dense, "
               "and goes round rings; default: never")
+@click.option("--micro-batches", type=IntegerRange(1, limits.MAXIMUM_BATCH), help="in how many parts, one behind the "
+              "other, planner pipeline lets the batch go; default: as many as make the step shortest")
 @click.option("--out", type=OutputFile(), help="write the plan, .yaml or .json")
 @click.option("--picture", type=OutputFile(), help="draw the plan as a PNG")
 @click.option("--json", "as_json", is_flag=True, help="print the result as JSON, nothing else")
@@ -89,8 +91,8 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
          planner: str | None, model: str | None, batch: int, parts: Path | None, update: str | None,
          wide: bool | None, stochastic: bool, winograd: str | None, weights: str | None,
          predict: str | None, shares: str | None, copies: str | None, touched: tuple[str, ...],
-         tolerance: float | None, dense_from: float | None, out: Path | None, picture: Path | None, as_json: bool
-         ) -> None:
+         tolerance: float | None, dense_from: float | None, micro_batches: int | None, out: Path | None,
+         picture: Path | None, as_json: bool) -> None:
     """Split NETWORK (a name or a file; default: digits-mlp) over an array, layer by layer and level by level."""
     from plinth.api.choices import array_for, with_settings
     from plinth.api.splits import planned
@@ -113,7 +115,7 @@ def plan(network: str, array_name: str | None, dies: int | None, machine: str | 
                            stochastic=stochastic, progress=activity.update,
                            lists=None if parts is None else load_lists(parts, from_network(definition)),
                            copies=copies, touched=_touched(touched, definition), tolerance=tolerance,
-                           dense_from=dense_from)
+                           dense_from=dense_from, micro_batches=micro_batches)
         if out is not None:
             from plinth.plan.plan_file import save_plan
 

@@ -69,6 +69,7 @@ FIELDS: dict[str, NamedField] = {
     "dies": NamedField("number of dies", _COUNT),
     "word_bytes": NamedField("bytes of a word of the dies' memory", _COUNT),
     "batch": NamedField("samples of a step", _COUNT),
+    "micro_batches": NamedField("parts of the batch that follow each other; left out: one", _COUNT),
     "planner": NamedField("who chose the splits", _TEXT),
     "model": NamedField("how the planner counted words: exact or published", _TEXT),
     "update": NamedField("how weights are updated, in words", _TEXT),
@@ -83,7 +84,7 @@ FIELDS: dict[str, NamedField] = {
                          _list(row("layer kind splits", "copies pieces transfers reduction matrix_cycles"))),
     "layer": NamedField("name of a layer, with what follows it", _TEXT),
     "kind": NamedField("kind of a layer, transfer or operation", _TEXT),
-    "splits": NamedField("a split a level, level 1 first", _TEXTS),
+    "splits": NamedField("a split a level, level 1 first; pp0, pp1 and so on are pipeline stages", _TEXTS),
     "copies": NamedField("how copies of each variable of a layer are kept equal: `ring`, `server` or `gathered`; "
                          "`local`: nothing is made equal, as where one die alone has it", _by(_TEXT)),
     "pieces": NamedField("in how many pieces of rows servers own a variable of a layer", _by(_COUNT)),

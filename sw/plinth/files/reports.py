@@ -53,7 +53,7 @@ REPORTS: dict[str, ReportForm] = {
         "a plan and what it costs", "plinth plan --json",
         f"{_STEP} model levels factors layers predicted_injected_words predicted_seconds predicted_cycles "
         "predicted_cycles_by_part cycles_from memory_bytes needed_memory_bytes fits_memory baselines",
-        "saved_words place_bytes notes touched_share alpha"),
+        "micro_batches saved_words place_bytes notes touched_share alpha"),
     "simulate": ReportForm(
         "a simulated step", "plinth simulate --json",
         f"{_STEP} model cost cycles_from simulated slow seconds cycles energy_joules energy_joules_by_kind "

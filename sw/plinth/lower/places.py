@@ -16,7 +16,7 @@ from plinth.errors import UserError, quoted
 from plinth.files.documents import nearest
 from plinth.lower.codes import LevelPlace
 from plinth.lower.lookups import CountPlace, LookupNumbers
-from plinth.lower.tensors import Floats, PlacedTensor, Reading, RowNumbers, read_together
+from plinth.lower.tensors import Floats, HostTensor, PlacedBatches, PlacedTensor, Reading, RowNumbers, read_together
 from plinth.network.parameters import KeptVectors, LayerVector, Parameters, check_arrays
 from plinth.partition.cuts import Integers
 from plinth.partition.groups import RING
@@ -178,12 +178,19 @@ class _HostPlaces:
         return PlacedTensor(tensor.name, samples, tensor.positions, channels, [tensor.part(die) for die in dies],
                             [self._at(tensor.buffer(die)) for die in dies], tensor.by_channel)
 
-    def inputs(self) -> list[PlacedTensor]:
+    def batches(self, each: Sequence[tensors.Tensor]) -> HostTensor:
+        """A tensor of all micro-batches."""
+        placed = [self.tensor(tensor) for tensor in each]
+        return placed[0] if len(placed) == 1 else PlacedBatches(placed)
+
+    def inputs(self) -> list[HostTensor]:
         """What the network's input is given to."""
         return [self._input(number) for number in range(len(self._step.inputs))]
 
-    def _input(self, number: int) -> PlacedTensor:
-        tensor, table = self.tensor(self._step.inputs[number]), self._step.tables.get(number)
+    def _input(self, number: int) -> HostTensor:
+        tensor, table = self.batches(self._step.inputs[number]), self._step.tables.get(number)
+        if not isinstance(tensor, PlacedTensor):
+            return tensor
         lookups = self._step.lookups.get(number)
         if lookups is not None:
             return self._lookups(tensor, lookups)
@@ -278,20 +285,20 @@ class HostView:
     gradient_scale: float
     weights: Mapping[str, LayerWeights]
     gradients: Mapping[str, LayerWeights]
-    inputs: Sequence[PlacedTensor]
-    targets: PlacedTensor
-    predictions: PlacedTensor
-    maps: Mapping[str, PlacedTensor]
+    inputs: Sequence[HostTensor]
+    targets: HostTensor
+    predictions: HostTensor
+    maps: Mapping[str, HostTensor]
     kept: Mapping[str, Mapping[str, KeptWeights]]
     generators: Sequence[Buffer]
     constants: Sequence[tuple[Buffer, Sequence[Sequence[float]]]]
     host_words: Sequence[tuple[Sequence[Buffer], HostWords]] = ()
     batches: int = 1
     levels: Mapping[str, Sequence[LevelPlace]] = field(default_factory=dict)
-    living: Mapping[str, PlacedTensor] = field(default_factory=dict)
+    living: Mapping[str, HostTensor] = field(default_factory=dict)
     notes: Sequence[str] = ()
     realised: Realised = field(default_factory=dict)
-    outputs: Mapping[str, PlacedTensor] = field(default_factory=dict)
+    outputs: Mapping[str, HostTensor] = field(default_factory=dict)
 
     @property
     def dies(self) -> int:
@@ -476,7 +483,7 @@ class HostView:
 
 
 def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer, *,
-              living: Mapping[str, tensors.Tensor] | None = None, lists: bool = True,
+              living: Mapping[str, Sequence[tensors.Tensor]] | None = None, lists: bool = True,
               counts: Mapping[str, Sequence[CountPlace]] | None = None, **settings: Any
               ) -> dict[str, Any]:
     """The fields of :class:`HostView` of a step; ``settings`` are those that do not follow from it.
@@ -495,13 +502,13 @@ def host_view(step: Step, at: Callable[[Buffer], Buffer] = lambda buffer: buffer
     places = _HostPlaces(step, at, counts)
     return {
         "parameters": step.parameters, "gradient_scale": step.scale, "weights": places.all_weights(),
-        "gradients": places.all_gradients(), "inputs": places.inputs(), "targets": places.tensor(step.targets),
-        "predictions": places.tensor(step.predictions),
-        "maps": {name: places.tensor(tensor) for name, tensor in step.maps.items()}, "kept": places.all_kept(),
+        "gradients": places.all_gradients(), "inputs": places.inputs(), "targets": places.batches(step.targets),
+        "predictions": places.batches(step.predictions),
+        "maps": {name: places.batches(each) for name, each in step.maps.items()}, "kept": places.all_kept(),
         "constants": [(at(constant.buffer(0)), constant.values) for constant in step.constants],
         "host_words": [([at(words.buffer(die)) for die in range(step.dies)], words) for words in step.host_words
                        if lists or not isinstance(words, RowLists)],
         "generators": [] if step.generator is None else [at(step.generator.buffer(die)) for die in range(step.dies)],
-        "living": {name: places.tensor(tensor) for name, tensor in (living or {}).items()},
-        "realised": step.realised(), "outputs": {name: places.tensor(tensor) for name, tensor in step.outputs.items()},
+        "living": {name: places.batches(each) for name, each in (living or {}).items()},
+        "realised": step.realised(), "outputs": {name: places.batches(each) for name, each in step.outputs.items()},
         **settings}

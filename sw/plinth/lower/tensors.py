@@ -5,6 +5,7 @@ reads says which pieces of which dies, and what is made of their numbers, as a :
 the executor serves for as many tensors as are wanted at once.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -61,9 +62,36 @@ def _shaped(name: str, values: Any, shape: tuple[int, ...]) -> NDArray[Any]:
     return array.reshape(shape)
 
 
+class HostTensor(ABC):
+    """A tensor [sample, position, channel] in die memory, as the host reads and writes it."""
+
+    #: Of a step.
+    samples: int
+    #: For each die its part; of several micro-batches that of the first one.
+    parts: Sequence[Part]
+
+    @abstractmethod
+    def reading(self) -> Reading[Floats]:
+        """A read of the whole tensor; of elements that several dies hold, the last one's."""
+
+    def gather(self, executor: Executor) -> Floats:
+        """Read the whole tensor as dies hold it now; collective."""
+        return self.reading().of(executor)
+
+    @abstractmethod
+    def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
+        """Write its part of the tensor into each die of this process.
+
+        Raises
+        ------
+        UserError
+            If the values are no real numbers ``[samples, ...]``, as many as the tensor has.
+        """
+
+
 @dataclass(frozen=True)
-class PlacedTensor:
-    """A tensor [sample, position, channel] in die memory: for each die its part and the buffer of it."""
+class PlacedTensor(HostTensor):
+    """A tensor of a step, or of a micro-batch: for each die its part and the buffer of it."""
 
     name: str
     samples: int
@@ -79,7 +107,6 @@ class PlacedTensor:
         return whole.swapaxes(0, 2) if self.by_channel else whole
 
     def reading(self) -> Reading[Floats]:
-        """A read of the whole tensor; of elements that several dies hold, the last one's."""
         held = [(die, part) for die, part in enumerate(self.parts) if part.words]
 
         def make(values: Sequence[Floats]) -> Floats:
@@ -91,24 +118,42 @@ class PlacedTensor:
 
         return Reading([(die, self.buffers[die]) for die, _ in held], make)
 
-    def gather(self, executor: Executor) -> Floats:
-        """Read the whole tensor as dies hold it now; collective."""
-        return self.reading().of(executor)
-
     def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
-        """Write its part of the tensor into each die of this process.
-
-        Raises
-        ------
-        UserError
-            If the values are no real numbers ``[samples, ...]``, as many as the tensor has.
-        """
         whole = self._in_memory(_shaped(self.name, values, (self.samples, self.positions, self.channels)))
         for die in executor.numbers:
             part, buffer = self.parts[die], self.buffers[die]
             if part.words:
                 some = np.ascontiguousarray(whole[grid(part.index())])
                 executor.write_floats(die, buffer, some.reshape(buffer.rows, buffer.columns), place)
+
+
+class PlacedBatches(HostTensor):
+    """A tensor of several micro-batches, each of which has a place.
+
+    Parameters
+    ----------
+    each : sequence of PlacedTensor
+        In their order.
+    """
+
+    def __init__(self, each: Sequence[PlacedTensor]) -> None:
+        self.each = each
+        self.samples, self.parts = sum(tensor.samples for tensor in each), each[0].parts
+
+    def reading(self) -> Reading[Floats]:
+        readings = [tensor.reading() for tensor in self.each]
+
+        def make(values: Sequence[Floats]) -> Floats:
+            rest = iter(values)
+            return np.concatenate([reading.make([next(rest) for _ in reading.pieces]) for reading in readings])
+
+        return Reading([piece for reading in readings for piece in reading.pieces], make)
+
+    def spread(self, values: NDArray[Any], executor: Executor, place: int = 0) -> None:
+        first = self.each[0]
+        whole = _shaped(first.name, values, (self.samples, first.positions, first.channels))
+        for tensor, some in zip(self.each, np.split(whole, len(self.each)), strict=True):
+            tensor.spread(some, executor, place)
 
 
 def row_numbers(name: str, values: Any, shape: tuple[int, int], rows: int) -> NDArray[Any]:

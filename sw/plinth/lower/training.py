@@ -31,6 +31,7 @@ from plinth.partition.axes import SAMPLES
 from plinth.partition.blocks import sum_end, unpredictable
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.rounds import meets_itself
+from plinth.partition.stages import stage_levels
 from plinth.plan.plan import Plan
 from plinth.sharding import Sharding
 from plinth.step import tasks as step_tasks
@@ -165,6 +166,9 @@ def _check(plan: Plan, parameters: DieParameters) -> None:
                             "fp32")
     if parameters.packing == 1:
         return
+    if stage_levels(plan.splits[0]):
+        raise UserError("a plan with pipeline stages cannot be lowered with operands of 16 bits: their maps do not "
+                        "move between dies; choose format=fp32, or planner data")
     for node, splits in zip(plan.graph.nodes, plan.splits, strict=True):
         allowed = node_kind(node).narrow_splits
         if allowed is None or not set(splits) <= set(allowed):
@@ -239,9 +243,15 @@ class _Lowering:
         self.counts: dict[str, list[CountPlace]] = {}
         #: First word and base register of each place.
         self.places: dict[str, tuple[int, int]] = {}
-        for place in step.places:
+        stages = step.stages_of_dies()
+        # Places of two stages may have the same addresses, behind those that all dies have.
+        for place in sorted(step.places, key=lambda place: place.stage is not None):
             base = bases.get(place.name, 0)
-            for builder in self.builders:
+            having = [builder for builder, stage in zip(self.builders, stages.tolist(), strict=True)
+                      if place.stage in (None, stage)]
+            first = max(builder.end for builder in having)
+            for builder in having:
+                builder.end = first
                 buffer = builder.allocate(place.name, 1, max(1, place.words), base=base,
                                           copies=self.steps if place.moves else 1)
             self.places[place.name] = buffer.address, base
@@ -263,8 +273,8 @@ class _Lowering:
 
     def _bases(self) -> dict[str, int]:
         """Base registers of the places that move."""
-        bases = {self.step.targets.name: TARGET_BASE}
-        for number, tensor in enumerate(self.step.inputs):
+        bases = {self.step.targets[0].name: TARGET_BASE}
+        for number, (tensor, *_) in enumerate(self.step.inputs):
             base = FURTHER_BASE + number - 1 if number else INPUT_BASE
             if base >= BASE_COUNT:
                 name = tensor.name.split(".")[1]

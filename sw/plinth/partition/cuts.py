@@ -4,8 +4,9 @@ The dies form a grid of *levels*: level h (from 0, the highest) has ``factors[h]
 with one digit a level, the highest first: of 12 dies with factors (3, 2, 2), die 7 has the digits 1, 1, 1. A cut at a
 level gives each digit a part of what the cuts before it left; parts are ranges in order, the first ones one larger
 where the length does not divide. A cut by list (:class:`Listed`) tells the parts of the whole axis one by one: of any
-lengths, also none, and of any indices, each in one part; further levels cut inside them. Who *owns* an axis cuts it in
-such a partition; who *needs* some of it may have a cover (:class:`Cover`), whose parts overlap, and leave gaps.
+lengths, also none, and of any indices, each in one part; further levels cut inside them. A level may also leave all to
+one of its digits, and nothing to others (:class:`Whole`). Who *owns* an axis cuts it in such a partition; who *needs*
+some of it may have a cover (:class:`Cover`), whose parts overlap, and leave gaps.
 
 What a die has is always a range of *positions*: those of the axis itself, or, where parts are index sets, of the axis
 in the order of the list. Numbers of dies are those of seats here: which die takes which seat, a region says
@@ -168,14 +169,23 @@ class Cover(Listed):
         return False
 
 
-#: How an axis is cut: at levels in this order; a list may come first.
-Cuts = tuple[int | Listed, ...]
+@dataclass(frozen=True)
+class Whole:
+    """Dies of one digit at a level have all that the cuts before leave, those of other digits have nothing of it."""
+
+    level: int
+    digit: int
+
+
+#: How an axis is cut: at levels in this order; a list may come first, or digits that have the whole.
+Cuts = tuple[int | Whole | Listed, ...]
 
 
 def levels_of(cuts: Cuts) -> Levels:
     """Levels at which an axis is cut."""
-    if cuts and isinstance(cuts[0], Listed):
-        return cuts[0].levels + cuts[1:]  # type: ignore[operator]
+    if cuts and not isinstance(cuts[0], int):
+        return tuple(level for cut in cuts for level in (
+            cut.levels if isinstance(cut, Listed) else (cut.level if isinstance(cut, Whole) else cut,)))
     return cuts  # type: ignore[return-value]
 
 
@@ -218,6 +228,9 @@ def bounds(size: int, cuts: Cuts, factors: Factors) -> tuple[Integers, Integers]
     elif last is None:
         dies = prod(factors)
         low, high = np.zeros(dies, dtype=np.int64), np.full(dies, size, dtype=np.int64)
+    elif isinstance(last, Whole):
+        low, high = bounds(size, tuple(before), factors)
+        high = np.where(digits(last.level, factors) == last.digit, high, low)
     else:
         low, high = bounds(size, tuple(before), factors)
         digit = digits(last, factors)

@@ -119,9 +119,9 @@ def tile_exchange(node: Node, here: Layout, phase: str, kind: str, factors: Fact
     extra: Sizes = ((COPIES, parts(copies, factors)),) if copies else ()
     if kind == "bias":
         # Each die has a row, as if it were a sample.
-        levels = here.dp + here.ep
-        rows, sums = (Region((*(cut for cut in here.output.axes if cut[0] != SAMPLES), (SAMPLES, over)), here.owners)
-                      for over in (levels, here.dp))
+        levels, stage = here.dp + here.ep, here.stage
+        rows, sums = (Region((*(cut for cut in here.output.axes if cut[0] != SAMPLES), (SAMPLES, (*stage, *over))),
+                             here.owners) for over in (levels, here.dp))
         ends = _to_own(rows, copies), _to_own(sums, copies)
         return ExchangeDefinition(node.name, phase, kind, None, *ends, node.output_channels, 1, extra,
                                   parts(levels, factors))

@@ -40,6 +40,8 @@ OP = "op"
 EP = "ep"
 #: All choices, in the order in which ties are decided.
 SPLITS = (DP, MP, OP, EP)
+#: Nothing is split: the layer is of a pipeline stage, which is all dies of a digit at the level, such as "pp1".
+PP = "pp"
 #: Kinds of nodes without weights that planners choose a split for.
 JUNCTIONS = ("add", "join")
 #: The node that has the channels of several others side by side, whose batch is always split.

@@ -1,5 +1,4 @@
 """Regions of tensors that dies hold, compute and send under a split. Exact for every size, also where nothing divides.
-Exact for every size, also where nothing divides.
 
 An array's dies have levels (see :mod:`plinth.partition.cuts`): of 2^H dies each halves, of 12 dies the first cuts in
 three. A region is a product of named axes, each cut by levels or by list; it says what each *seat* of the array has,
@@ -19,6 +18,9 @@ levels that split elements anywhere cut samples last, so that nodes in other gro
     weights  W = elements cut at ep, if they are trained    whole, if the kernel is
 
 so that dies that differ at dp sum gradients of tile elements, those that differ at dp or ep gradients of kernels.
+
+With a level of pipeline stages (:func:`plinth.partition.stages.check_stages`) a layer is of a digit there, whose dies
+have all samples that the other levels leave them and all weights; dies of other digits have nothing of either.
 
 Each of these axes of a layer, but the elements, may be cut by list instead, and the layer's regions have its owners
 (:class:`Lists`). All that is computed follows from seats, so that owners decide where, never what: sums run in the
@@ -53,6 +55,7 @@ from plinth.partition.cuts import (
     Levels,
     Listed,
     Runs,
+    Whole,
     compact,
     halves,
     levels_of,
@@ -61,8 +64,9 @@ from plinth.partition.cuts import (
 from plinth.partition.graph import DP, EP, LOSS, MP, SPLITS, Node, PlanGraph
 from plinth.partition.groups import CLUSTER, ERROR, RING, SUM, TILES, Owners, ProcessGroups, process_groups
 from plinth.partition.needs import by_blocks, needed_columns, nonzeros_of_parts, whole_inputs
+from plinth.partition.stages import stage_cuts, stage_digit
 
-#: For each node, for each level, "dp", "mp", "op" or "ep".
+#: For each node, for each level, "dp", "mp", "op" or "ep", or the digit of its pipeline stage, such as "pp0".
 Splits = tuple[tuple[str, ...], ...]
 
 #: Most levels: a die number has 10 bits.
@@ -85,6 +89,11 @@ class Layout:
     ep: Levels = ()
     #: Levels at which dies differ that sum gradients.
     ring: Levels = ()
+
+    @property
+    def stage(self) -> tuple[Whole, ...]:
+        """Digits of its pipeline stage."""
+        return tuple(cut for cut in self.input.cuts(SAMPLES) if isinstance(cut, Whole))
 
     @property
     def tiles(self) -> tuple[Region, Region]:
@@ -163,7 +172,7 @@ def check_splits(graph: PlanGraph, splits: Splits) -> int:
         if len(vector) != levels:
             raise UserError(f"layer {node.name!r} has splits for {len(vector)} levels, not {levels}")
         for split in vector:
-            if split not in graph.choices(number):
+            if split not in graph.choices(number) and stage_digit(split) is None:
                 known = ", ".join(graph.choices(number))
                 raise UserError(f"layer {node.name!r} ({node.kind}) cannot be split as {split!r}; choose {known}")
     return levels
@@ -215,14 +224,17 @@ def layout(weighted: bool, vector: tuple[str, ...], first: tuple[str, ...], free
     if late:
         dp, ep = (tuple(sorted(levels, key=lambda level: (late.index(level) if level in late else -1, level)))
                   for levels in (dp, ep))
-    weights = _region(inputs=mp, outputs=op, elements=ep) if free and ep else _region(inputs=mp, outputs=op)
+    stage = stage_cuts(vector)
+    axes = {"elements": ep} if free and ep else {}
+    weights = _region(inputs=mp, outputs=(*stage, *op), **axes)
     ring = tuple(sorted(dp)) if free else tuple(sorted(dp + ep))
     if not weighted:
-        own = _region(samples=dp, channels=mp)
+        own = _region(samples=(*stage, *dp), channels=mp)
         return Layout(own, own, own, dp, mp, op, weights, ring=ring)
-    owned = _region(samples=dp + ep + tuple(level for level in mp if first[level] != MP),
+    samples = (*stage, *dp, *ep)
+    owned = _region(samples=(*samples, *(level for level in mp if first[level] != MP)),
                     channels=op + tuple(level for level in mp if first[level] == MP))
-    return Layout(_region(samples=dp + ep, channels=mp), _region(samples=dp + ep, channels=op), owned, dp, mp, op,
+    return Layout(_region(samples=samples, channels=mp), _region(samples=samples, channels=op), owned, dp, mp, op,
                   weights, ep=ep, ring=ring)
 
 

@@ -24,12 +24,13 @@ from plinth.network.network import Network
 from plinth.partition import exchanges, regions
 from plinth.partition.axes import CHANNELS, COPIES, ELEMENTS, SAMPLES, Region
 from plinth.partition.blocks import blocks_of
-from plinth.partition.cuts import Factors, Levels, levels_of, parts
+from plinth.partition.cuts import Factors, Levels, Whole, levels_of, parts
 from plinth.partition.exchanges import ExchangeDefinition
 from plinth.partition.graph import DP, LOSS, Epilogue, Node, PlanGraph
 from plinth.partition.groups import ProcessGroups
 from plinth.partition.predicted import shares
 from plinth.partition.regions import RingMessage
+from plinth.partition.stages import stage_split
 from plinth.plan.lists_file import lists_to_data, parts_to_data, region_to_data
 from plinth.sharding import (
     CHUNK_WORDS,
@@ -159,9 +160,8 @@ class Plan(Sharded):
     @cached_property
     def transfers(self) -> tuple[Transfer, ...]:
         """All exchanges between layers that move something, in the order of the step."""
-        counted = ((exchange, exchanges.exchange_words(exchange, self.batch, self.factors))
-                   for exchange in self.sharding.exchanges)
-        return tuple(Transfer(exchange, words, exchanges.word_bounds(exchange, self.batch, self.factors))
+        counted = ((exchange, self.sharding.exchange_words(exchange)) for exchange in self.sharding.exchanges)
+        return tuple(Transfer(exchange, words, self.sharding.word_bounds(exchange))
                      for exchange, words in counted if words)
 
     @property
@@ -208,7 +208,7 @@ class Plan(Sharded):
             return 0
         each = exchanges.exchanges(self.graph, self.layouts, self.factors, self.hardware,
                                    blocks_of(self.graph, self.layouts, apart=True))
-        return sum(exchanges.exchange_words(exchange, self.batch, self.factors) for exchange in each) - sum(
+        return sum(self.sharding.exchange_words(exchange) for exchange in each) - sum(
             transfer.words for transfer in self.transfers)
 
     @cached_property
@@ -220,7 +220,7 @@ class Plan(Sharded):
 
     def pairs(self, transfer: Transfer) -> Iterator[tuple[int, int, int]]:
         """Sender, receiver and words of a transfer, senders ascending."""
-        words = exchanges.words(transfer.exchange, self.batch, self.factors)
+        words = self.sharding.words_between(transfer.exchange)
         for sender, receiver in zip(*np.nonzero(words), strict=True):
             yield int(sender), int(receiver), int(words[sender, receiver])
 
@@ -271,6 +271,7 @@ class Plan(Sharded):
             "chunk_words": self.chunk_words, "words": self.words,
             "predicted_seconds": self.predicted_seconds,
             **({} if self.rule == PLAIN else {"update": self.rule.title}),
+            **({} if self.sharding.micro_batches == 1 else {"micro_batches": self.sharding.micro_batches}),
             "layers": [{"name": node.name, "kind": node.kind, "splits": list(vector), **self._parts(number)}
                        for number, (node, vector) in enumerate(zip(self.graph.nodes, self.splits, strict=True))
                        if node.kind != LOSS],
@@ -361,8 +362,10 @@ def _levels(cuts: Levels) -> list[int]:
 
 
 def _region(region: Region) -> dict[str, Any]:
-    return {"batch": _levels(levels_of(region.cuts(SAMPLES))), "channels": _levels(levels_of(region.cuts(CHANNELS))),
-            **_further(region), **_lists(region)}
+    stages = [cut for cut in region.cuts(SAMPLES) if isinstance(cut, Whole)]
+    levels = levels_of(region.cuts(SAMPLES))[len(stages):]
+    return {"batch": _levels(levels), "channels": _levels(levels_of(region.cuts(CHANNELS))), **_further(region),
+            **({"stages": [stage_split(cut.digit) for cut in stages]} if stages else {}), **_lists(region)}
 
 
 def _further(region: Region) -> dict[str, Any]:

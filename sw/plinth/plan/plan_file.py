@@ -23,6 +23,7 @@ from plinth.partition.groups import RING, ProcessGroups, no_partition
 from plinth.partition.lists import AXES, check_lists
 from plinth.partition.regions import MAXIMUM_LEVELS, Partition, Splits
 from plinth.partition.rounds import meets_itself
+from plinth.partition.stages import STAGE_PATTERN, check_stages, stage_digit
 from plinth.plan.lists_file import lists_from_data, lists_schema, parts_from_data, parts_schema
 from plinth.plan.plan import LISTED_DIES, PLAN_VERSION, Plan, fingerprint, server_to_data
 from plinth.sharding import (
@@ -49,7 +50,7 @@ _AGAIN = "make the plan again with `plinth plan`"
 
 _KEYS = ("version", "network", "fingerprint", "definition", "planner", "model", "array", "hardware", "dies", "levels",
          "factors", "batch", "chunk_words", "words", "predicted_seconds", "layers", "transfers", "rings", "reductions")
-_OPTIONAL = ("loss", "update")
+_OPTIONAL = ("loss", "update", "micro_batches")
 
 
 def _command(data: Any) -> str:
@@ -209,8 +210,16 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str, definition: Network 
         if fingerprint(from_network(definition)) != data["fingerprint"]:
             raise UserError(f"{where}: definition is another network than that of the fingerprint; {_AGAIN}")
     splits = _splits(data, graph, where)
+    micro_batches = data.get("micro_batches", 1)
+    if not is_integer(micro_batches, 1, MAXIMUM_BATCH) or data["batch"] % micro_batches:
+        raise UserError(f"{where}: micro_batches must be a number that divides the batch of {data['batch']}, not "
+                        f"{described(micro_batches)}; {_AGAIN}")
+    if micro_batches == 1:
+        # Left out, it is the same.
+        data = {key: value for key, value in data.items() if key != "micro_batches"}
     lists = _lists(data, graph, where)
     with about(where):
+        check_stages(graph, splits, tuple(factors), lists, micro_batches)
         check_lists(graph, splits, lists, data["batch"], tuple(factors))
     copies, touched = _copies(data, graph, prod(factors), where), _touched(data, graph, where)
     seconds = data["predicted_seconds"]
@@ -224,7 +233,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str, definition: Network 
         check_engines(FORMS[update], hardware.die_parameters())
         plan = Plan(sharding=Sharding(graph=graph, splits=splits, batch=data["batch"], factors=tuple(factors),
                                       lists=lists, array=hardware, rule=FORMS[update], copies=copies,
-                                      touched=touched),
+                                      touched=touched, micro_batches=micro_batches),
                     planner=data["planner"], model=data["model"], array=data["array"], predicted_seconds=seconds,
                     definition=definition)
     _check_order(plan, hardware, where)
@@ -378,8 +387,9 @@ def _vector(vector: Any, levels: int, place: str) -> tuple[str, ...]:
         raise UserError(f"{place}: splits must be a list of {levels}, one a level, not "
                         f"{len(vector) if isinstance(vector, list) else described(vector)}; {_AGAIN}")
     for split in vector:
-        if split not in SPLITS:
-            raise UserError(f"{place}: unknown split {described(split)}; {nearest(str(split)[:40], SPLITS)}")
+        if split not in SPLITS and (not isinstance(split, str) or stage_digit(split) is None):
+            raise UserError(f"{place}: unknown split {described(split)}; {nearest(str(split)[:40], SPLITS)}, or a "
+                            "pipeline stage, as pp0")
     return tuple(vector)
 
 
@@ -455,10 +465,12 @@ def plan_schema() -> dict[str, Any]:
     def listed(what: str, items: dict[str, Any]) -> dict[str, Any]:
         return {"description": what, "type": "array", "items": items}
 
+    stage = {"description": "the digit of a pipeline stage", "type": "string", "pattern": f"^{STAGE_PATTERN}$"}
     region = mapping("batch and channels that a die has; first parts are one larger if a length does not divide",
                      {"batch": levels, "channels": levels, "elements": levels, "copies": levels,
+                      "stages": listed("digits of the pipeline stage whose dies have it", stage),
                       "parts": lists_schema(("samples", "channels"), repeated=True)},
-                     optional=("elements", "copies", "parts"))
+                     optional=("elements", "copies", "stages", "parts"))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Plan",
         **mapping("How a network is split over an array, and what moves in a training step", {
@@ -477,13 +489,15 @@ def plan_schema() -> dict[str, Any]:
             "words": {**count, "description": "words that all dies send in a step"},
             "predicted_seconds": {"type": ["number", "null"], "minimum": 0},
             "update": {"description": "how weights are updated; default: sgd", "enum": list(FORMS)},
+            "micro_batches": {"description": "parts of the batch that follow each other; default: 1", "type": "integer",
+                              "minimum": 1, "maximum": MAXIMUM_BATCH},
             "layers": listed("splits, from level 1 on; level h splits on digit h of a die's number, from the highest",
                              mapping("one layer or junction", {
                                  "name": name, "kind": name,
-                                 "splits": {"type": "array", "items": {"enum": list(SPLITS)}},
+                                 "splits": {"type": "array", "items": {"anyOf": [{"enum": list(SPLITS)}, stage]}},
                                  "parts": lists_schema(tuple(AXES))}, optional=("parts",))),
             "loss": mapping("of the loss, whose batch every level splits unless it says splits", {
-                "splits": {"type": "array", "items": {"enum": [DP, MP]}},
+                "splits": {"type": "array", "items": {"anyOf": [{"enum": [DP, MP]}, stage]}},
                 "parts": lists_schema(("samples", "inputs"))}, optional=("splits", "parts")),
             "transfers": listed("transfers between layers, in the order of the step", mapping(
                 "every die sends what of its `from` lies in another die's `to`, at each of `positions`", {

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isclose, prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from plinth.names import (
     MPT,
     ONE_WEIRD_TRICK,
     PARALLAX,
+    PIPELINE,
     PUBLISHED,
     RANDOM_ROWS,
     RINGS,
@@ -38,6 +39,7 @@ from plinth.partition.exchanges import total_words
 from plinth.partition.graph import DP, EP, MP, SPLITS, PlanGraph, from_network
 from plinth.partition.lists import check_lists
 from plinth.partition.regions import Lists, Partition, Splits
+from plinth.partition.stages import stage_levels
 from plinth.plan.plan import Plan
 from plinth.plan.planners import simple
 from plinth.plan.planners.exhaustive import combinations, exhaustive
@@ -45,6 +47,7 @@ from plinth.plan.planners.fitting import fitting
 from plinth.plan.planners.hypar import hypar
 from plinth.plan.planners.joint import joint
 from plinth.plan.planners.mpt import mpt, with_transforms
+from plinth.plan.planners.pipeline import can_be_staged, pipeline
 from plinth.plan.row_copies import CopyChoice, chosen_copies, named_shares, touched_shares
 from plinth.predict.codes import codes_source
 from plinth.predict.models import MODELS, CountsWords
@@ -68,6 +71,8 @@ class PlanningProblem:
     time: StepTime
     #: What planners have to say of what they found.
     notes: list[str] = field(default_factory=list, compare=False)
+    #: In how many micro-batches the batch goes; None: as the planner chooses.
+    micro_batches: int | None = None
 
     @property
     def graph(self) -> PlanGraph:
@@ -86,11 +91,11 @@ class PlanningProblem:
 
 
 def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRule = PLAIN,
-         progress: Callable[[int], object] | None = None, copies: Copies = (), touched: Touched = ()
-         ) -> PlanningProblem:
+         progress: Callable[[int], object] | None = None, copies: Copies = (), touched: Touched = (),
+         micro_batches: int = 1) -> PlanningProblem:
     """Set up what planners need; ``progress`` is called with the number of steps that were predicted, whose copies of
-    weights are kept equal as ``copies`` say, or as suits the dies, and whose samples touch as many rows of tables as
-    ``touched`` says.
+    weights are kept equal as ``copies`` say, or as suits the dies, whose samples touch as many rows of tables as
+    ``touched`` says, and go in so many micro-batches.
 
     Raises
     ------
@@ -98,7 +103,8 @@ def task(graph: PlanGraph, array: Array, model: str, batch: int, rule: UpdateRul
         If the model does not know the levels of the array.
     """
     return PlanningProblem(MODELS[model](graph, batch, factors=array.factors),
-                           StepTime(graph, batch, array, rule=rule, progress=progress, copies=copies, touched=touched))
+                           StepTime(graph, batch, array, rule=rule, progress=progress, copies=copies, touched=touched,
+                                    micro_batches=micro_batches))
 
 
 def _joint(problem: PlanningProblem) -> Splits:
@@ -145,6 +151,7 @@ PLANNERS: dict[str, Callable[[PlanningProblem], tuple[Splits, Partition]]] = {
     HYPERGRAPH: _partitioned,
     RANDOM_ROWS: partial(_partitioned, how="random"),
     PARALLAX: _whole(SPLITTERS[DATA_PARALLEL]),
+    PIPELINE: _whole(lambda problem: _staged(problem).splits),
 }
 
 #: Planners that choose; the others do what their names say, whatever the memory.
@@ -153,26 +160,69 @@ SEARCHES = (HYPAR, EXHAUSTIVE, JOINT)
 
 def memory_bytes(problem: PlanningProblem, splits: Splits, lists: Partition = ()) -> int:
     """Bytes that the places of a step take on every die."""
-    return problem.time.machine.parameters.word_bytes * problem.time.schedule.memory_words(splits, lists)
+    return _bytes(problem.time, splits, lists)
 
 
-def chosen(problem: PlanningProblem, array: Array, planner: str) -> tuple[Splits, Partition]:
-    """What a planner finds, splits and lists; if that does not fit the dies' memory, and the planner is one that
-    chooses, what does. `joint` takes the rows of `hypergraph` where a step is shorter with them."""
+def _bytes(time: StepTime, splits: Splits, lists: Partition = ()) -> int:
+    return time.machine.parameters.word_bytes * time.schedule.memory_words(splits, lists)
+
+
+class ChosenSplits(NamedTuple):
+    """What a planner has found: splits, lists, and in how many micro-batches the batch goes."""
+
+    splits: Splits
+    lists: Partition = ()
+    micro_batches: int = 1
+
+
+def _staged(problem: PlanningProblem) -> ChosenSplits:
+    """Pipeline stages; with as many micro-batches as the problem says, or as make the step shortest.
+
+    Raises
+    ------
+    UserError
+        If the network has sparse layers, or fewer layers than there are groups of dies at the first level.
+    """
+    if not can_be_staged(problem.graph):
+        raise UserError(f"network {problem.graph.name!r} has sparse layers, whose rows by list are of no pipeline "
+                        f"stage; choose planner {HYPERGRAPH}")
+    found = pipeline(problem.time, problem.micro_batches)
+    if found is None:
+        groups = problem.factors[0] if problem.factors else 1
+        raise UserError(f"network {problem.graph.name!r} has {len(problem.graph.nodes) - 1} layers for {groups} groups "
+                        "of dies at the first level: no pipeline of two stages and more; choose another planner, or an "
+                        "array whose first level has fewer groups, but two")
+    time, splits = found
+    return ChosenSplits(splits, (), time.schedule.micro_batches)
+
+
+def chosen(problem: PlanningProblem, array: Array, planner: str) -> ChosenSplits:
+    """What a planner finds; if that does not fit the dies' memory, and the planner is one that chooses, what does.
+    `joint` takes the rows of `hypergraph`, or pipeline stages, where a step is shorter with them."""
+    if planner == PIPELINE:
+        return _staged(problem)
+    if problem.micro_batches is not None:
+        raise UserError(f"planner {planner} plans for a whole batch, without micro_batches=; choose planner={PIPELINE}")
     splits, lists = PLANNERS[planner](problem)
     if planner not in SEARCHES:
-        return splits, lists
+        return ChosenSplits(splits, lists)
     if planner == JOINT and problem.words.name == EXACT and problem.graph.sparse:
         # A layer may have fewer rows than there are dies.
         with suppress(UserError):
             found = PLANNERS[HYPERGRAPH](problem)
             if problem.time.seconds(*found) < problem.time.seconds(splits):
-                return found
+                return ChosenSplits(*found)
             problem.notes.clear()
     seeds = [SPLITTERS[name](problem) for name in (DATA_PARALLEL, MODEL_PARALLEL, ONE_WEIRD_TRICK)]
-    return fitting(problem.time, splits, problem.words.splits if planner == JOINT else (DP, MP), seeds,
-                   need=lambda some: memory_bytes(problem, some), most=array.memory_bytes,
-                   cost=problem.time.cycles if planner == JOINT else problem.words.total_bytes), ()
+    splits = fitting(problem.time, splits, problem.words.splits if planner == JOINT else (DP, MP), seeds,
+                     need=lambda some: memory_bytes(problem, some), most=array.memory_bytes,
+                     cost=problem.time.cycles if planner == JOINT else problem.words.total_bytes)
+    if planner != JOINT or problem.words.name != EXACT or array.die_parameters().number_format != "fp32":
+        return ChosenSplits(splits)
+    fits = memory_bytes(problem, splits) <= array.memory_bytes
+    staged = pipeline(problem.time, most=problem.time.cycles(splits) if fits else float("inf"),
+                      allowed=lambda time, some: _bytes(time, some) <= array.memory_bytes)
+    return ChosenSplits(splits) if staged is None else ChosenSplits(staged[1], (), staged[0].schedule.micro_batches)
 
 
 @dataclass(frozen=True)
@@ -213,8 +263,9 @@ class Planned:
 
 def outcome(problem: PlanningProblem, splits: Splits, lists: Partition = ()) -> Outcome:
     """Words and time of splits, and of lists if there are any."""
-    # In closed form nothing is known of tiles, nor of lists.
-    counted = lists or (problem.words.name == EXACT and any(EP in vector for vector in splits))
+    # In closed form nothing is known of tiles, nor of lists, nor of stages.
+    counted = lists or stage_levels(splits[0]) or (
+        problem.words.name == EXACT and any(EP in vector for vector in splits))
     words = (total_words(problem.graph, splits, problem.words.batch, problem.factors, lists, problem.time.array)
              if counted else problem.words.total_bytes(splits) / 4)
     return Outcome(words, problem.time.seconds(splits, lists), problem.time.step(splits, lists))
@@ -229,7 +280,7 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
                  batch: int = 256, lists: Mapping[str, Lists] | None = None, rule: UpdateRule = PLAIN,
                  copies: CopyChoice | None = None,
                  touched: float | Mapping[str, float] | NDArray[Any] | None = None,
-                 progress: Callable[[int], object] | None = None) -> Planned:
+                 micro_batches: int | None = None, progress: Callable[[int], object] | None = None) -> Planned:
     """Plan a network over an array.
 
     Parameters
@@ -241,17 +292,28 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
     touched : float, mapping of layer to float, array ``[samples, numbers]`` or None
         The share of rows that a die's samples touch in a step, of all tables or of each; or row numbers of which it is
         measured; None: as many as they may.
+    micro_batches : int or None
+        In how many micro-batches planner ``pipeline`` lets the batch go; None: as many as make the step shortest.
     progress : callable
         Is called with the number of steps that were predicted.
 
     Raises
     ------
     UserError
-        If the planner or the model refuses the array, or a list does not fit its layer's splits.
+        If the planner or the model refuses the array, a list does not fit its layer's splits, or a batch does not
+        divide into so many micro-batches.
     """
-    problem = task(from_network(network), array, model, batch, rule, progress)
+    if micro_batches is not None and (not is_integer(micro_batches, 1, batch) or batch % micro_batches):
+        raise UserError(f"a batch of {batch} does not divide into {described(micro_batches)} micro-batches; give a "
+                        "number that divides it")
+    if lists and planner == PIPELINE:
+        raise UserError(f"no plan with pipeline stages has parts by list; give no lists, or another planner than "
+                        f"{PIPELINE}")
+    problem = replace(task(from_network(network), array, model, batch, rule, progress), micro_batches=micro_batches)
     choice = copies or CopyChoice(usual_copies(planner))
-    splits, parts = chosen(problem, array, planner)
+    splits, parts, count = chosen(problem, array, planner)
+    if count > 1:
+        problem = replace(problem, time=problem.time.with_micro_batches(count))
     if lists and parts:
         raise UserError(f"planner {planner} says itself which die has which rows; give no lists, or another planner")
     parts = tuple((lists or {}).get(node.name) for node in problem.graph.nodes) if lists else parts
@@ -261,7 +323,7 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
             raise UserError(f"lists of parts are counted as the dies move words, not by the {model} model; choose "
                             "model=exact")
     sharding = Sharding(graph=problem.graph, splits=splits, batch=batch, factors=array.factors, lists=parts,
-                        array=array, rule=rule)
+                        array=array, rule=rule, micro_batches=count)
     if touched is not None:
         sharding = replace(sharding, touched=touched_shares(sharding, touched) if isinstance(touched, np.ndarray)
                            else named_shares(problem.graph, touched))
@@ -291,8 +353,8 @@ def costed(plan: Plan) -> Planned:
     if plan.hardware is None:
         raise UserError(f"the plan does not say what array {plan.array!r} is, and so not what it costs; make it again "
                         "with `plinth plan`")
-    return _costed(task(plan.graph, plan.hardware, plan.model, plan.batch, plan.rule, touched=plan.sharding.touched),
-                   plan, plan.hardware)
+    return _costed(task(plan.graph, plan.hardware, plan.model, plan.batch, plan.rule, touched=plan.sharding.touched,
+                        micro_batches=plan.sharding.micro_batches), plan, plan.hardware)
 
 
 def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
@@ -300,7 +362,8 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
     usual = copies_of(replace(plan.sharding, copies=()), array.die_parameters())
     # Of a plan that says another order of its sums, the step is another one.
     mine = problem if copies == usual else task(
-        plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies, touched=plan.sharding.touched)
+        plan.graph, array, plan.model, plan.batch, plan.rule, copies=copies, touched=plan.sharding.touched,
+        micro_batches=plan.sharding.micro_batches)
     moves_rows = any(isinstance(sync, Server | Gathered) for _, sync in copies)
     # Of the step that the planner has left, before baselines take its place; rows that move have places of their own.
     asked = mine if moves_rows else problem
@@ -311,16 +374,20 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
         # Rows that move one by one are no words of splits.
         planned_outcome = replace(planned_outcome, injected_words=plan.words)
     plan = replace(plan, predicted_seconds=planned_outcome.predicted_seconds)
+    if plan.sharding.micro_batches > 1:
+        # What it is compared with has none.
+        planned_outcome = replace(planned_outcome, injected_words=plan.words)
+        problem = replace(problem, time=problem.time.with_micro_batches(1))
     baselines = {name: outcome(problem, SPLITTERS[name](problem)) for name in (DATA_PARALLEL, MODEL_PARALLEL)}
     return Planned(plan, planned_outcome, baselines, problem.time.machine.source + codes_source(array), need,
                    array.memory_bytes, word, places, tuple(problem.notes))
 
 
 def given_plan(graph: PlanGraph, array: Array, splits: Splits, batch: int, rule: UpdateRule = PLAIN,
-               lists: Partition = ()) -> Plan:
+               lists: Partition = (), micro_batches: int = 1) -> Plan:
     """A plan of given splits, and of lists if sparse layers have them, without predictions."""
     sharding = Sharding(graph=graph, splits=splits, batch=batch, factors=array.factors, lists=lists, array=array,
-                        rule=rule)
+                        rule=rule, micro_batches=micro_batches)
     return Plan(sharding=sharding, planner="given", model=EXACT, array=array.name)
 
 
@@ -337,7 +404,7 @@ def arranged(network: Network, array: Array, planner: str, batch: int) -> Networ
 def predicted_seconds(plan: Plan, array: Array, built: BuiltStep | None = None) -> float:
     """Seconds of a plan's step on its array; ``built`` is that step, if it has been built."""
     time = StepTime(plan.graph, plan.batch, array, rule=plan.rule, copies=plan.sharding.copies,
-                    touched=plan.sharding.touched)
+                    touched=plan.sharding.touched, micro_batches=plan.sharding.micro_batches)
     if built is not None:
         time.schedule.keep(plan.splits, plan.lists, built)
     return time.seconds(plan.splits, plan.lists)

@@ -26,6 +26,7 @@ from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
+from plinth.partition.stages import stage_count
 from plinth.predict.engines import ENGINES, DieEngines, Words
 from plinth.predict.host import TOGETHER, host_task_cost
 from plinth.predict.links import Links
@@ -47,7 +48,8 @@ MOST_TASKS, ALL_TASKS, LEAST_TASKS = 32, 2048, 8
 PASSES, LONG_PASSES = 4, 2
 #: Operations of which is kept what walks look at, at most.
 MOST_KNOWN = 1 << 10
-#: Classes of dies that are walked, at most: those that have most; and their operations together, unless it is one.
+#: Classes of dies that are walked, at most, of each pipeline stage: those that have most; and their operations
+#: together, unless it is one.
 MOST_CLASSES, MOST_OPERATIONS = 4, 4096
 
 
@@ -112,8 +114,9 @@ class StepSchedule:
     """Walks through steps of one network on one array."""
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, machine: DieCycles, links: Links,
-                 rule: UpdateRule = PLAIN, copies: Copies = (), touched: Touched = ()) -> None:
+                 rule: UpdateRule = PLAIN, copies: Copies = (), touched: Touched = (), micro_batches: int = 1) -> None:
         self.graph, self.batch, self.machine, self.links, self.rule = graph, batch, machine, links, rule
+        self.micro_batches = micro_batches
         #: How copies of weights are kept equal; left out: as suits the dies.
         self.copies = copies
         #: The shares of rows of tables that samples touch.
@@ -135,7 +138,7 @@ class StepSchedule:
                 return kept.step
         step = step_of(Sharding(graph=self.graph, splits=splits, batch=self.batch, factors=self.links.factors,
                                 lists=lists, array=self.links.array, rule=self.rule, copies=self.copies,
-                                touched=self.touched),
+                                touched=self.touched, micro_batches=self.micro_batches),
                        self.machine.parameters)
         self.keep(splits, lists, step)
         return step
@@ -161,7 +164,9 @@ class StepSchedule:
         step = self.built(splits, lists)
         which = np.zeros(step.dies, dtype=np.int64)
         firsts = [0]
-        most = min(MOST_CLASSES, MOST_OPERATIONS // len(step.operations))
+        stages = stage_count(step.splits[0], step.factors)
+        # Dies of a stage walk through its own operations alone.
+        most = MOST_CLASSES * stages if stages > 1 else min(MOST_CLASSES, MOST_OPERATIONS // len(step.operations))
         if most > 1 and len(classes := step.classes()) > 1:
             # Those that are not walked do as the last of those that are.
             classes.sort(key=lambda dies: -step.held(int(dies[0])))

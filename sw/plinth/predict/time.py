@@ -90,12 +90,15 @@ class StepTime:
 
     def __init__(self, graph: PlanGraph, batch: int, array: Array, die: DieCycles | None = None,
                  rule: UpdateRule = PLAIN, links: Links | None = None,
-                 progress: Callable[[int], object] | None = None, copies: Copies = (), touched: Touched = ()) -> None:
+                 progress: Callable[[int], object] | None = None, copies: Copies = (), touched: Touched = (),
+                 micro_batches: int = 1) -> None:
         self.graph, self.batch, self.array, self.rule = graph, batch, array, rule
         self.machine = die or machine_of(array)
         self.links = links or Links(array)
         self.levels, self.factors = array.levels, array.factors
-        self.schedule = StepSchedule(graph, batch, array, self.machine, self.links, rule, copies, touched)
+        self.schedule = StepSchedule(graph, batch, array, self.machine, self.links, rule, copies, touched,
+                                     micro_batches)
+        self._settings = copies, touched
         self._steps: dict[tuple[Splits, Partition], StepCycles] = {}
         self._progress = progress
         self._speeds = tuple(map(float, array.relative_speeds))
@@ -119,6 +122,12 @@ class StepTime:
         #: For each node, the edge and the consumer that its owner goes by.
         self.first = tuple(graph.edges[edges[0]].consumer if edges else -1 for edges in graph.outputs)
         self._whole = (DP,) * self.levels
+
+    def with_micro_batches(self, count: int) -> "StepTime":
+        """Predictions of steps whose batch goes in so many micro-batches; all else is as here."""
+        copies, touched = self._settings
+        return StepTime(self.graph, self.batch, self.array, self.machine, self.rule, self.links, self._progress, copies,
+                        touched, count)
 
     def owner_vector(self, splits: Splits, number: int) -> Vector:
         """Splits of the node that a node's owner goes by."""
@@ -156,13 +165,14 @@ class StepTime:
     def _compute(self, number: int, vector: Vector) -> Compute:
         node, factors, die = self.graph.nodes[number], self.factors, self.machine
         here = self._layout(number, vector, self._whole)
-        low, high = bounds(self.batch, here.dp + here.ep, factors)
+        low, high = here.input.bounds(SAMPLES, self.batch, factors)
         first, last = bounds(node.input_channels, here.mp, factors)
         start, stop = bounds(node.output_channels, here.op if node.weighted else here.mp, factors)
         owned_low, owned_high = here.owned.bounds(SAMPLES, self.batch, factors)
         sizes: dict[tuple[int, ...], float] = {}
-        # First parts are the larger: of equally fast dies the first has most.
-        dies = slice(None) if self._uneven else slice(1)
+        # First parts are the larger: of equally fast dies the first of those that have any has most.
+        first_die = int((high - low).argmax())
+        dies = slice(None) if self._uneven else slice(first_die, first_die + 1)
         for size, speed in zip(zip(*((end - begin)[dies].tolist() for begin, end in (
                 (low, high), (first, last), (start, stop), (owned_low, owned_high))), strict=True), self._speeds[dies],
                 strict=True):

@@ -7,8 +7,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from plinth.files.reports import report
-from plinth.partition.graph import Node
+from plinth.partition.graph import PP, Node
 from plinth.partition.lists import AXES
+from plinth.partition.stages import stage_digit
 from plinth.plan.plan import Plan
 from plinth.report.canvas import new_figure, png, write_png
 from plinth.report.traffic import traffic_axes
@@ -23,11 +24,28 @@ if TYPE_CHECKING:
 #: Splits: what they are called, their style in tables, their colour in pictures.
 LOOKS = {"dp": ("data-parallel", "blue", "#3b75af"), "mp": ("model-parallel (input channels)", "yellow", "#ef8636"),
          "op": ("model-parallel (output channels)", "green", "#519e3e"),
-         "ep": ("elements of Winograd tiles", "magenta", "#a53b80")}
+         "ep": ("elements of Winograd tiles", "magenta", "#a53b80"), "pp": ("pipeline stage", "cyan", "#3a9aa0")}
 #: Inches of what goes between dies, in pictures of sparse networks.
 _TRAFFIC_HEIGHT = 2.8
 #: Columns of :func:`total_rows`.
 TOTALS = ("planner", "moved a step", "of data", "predicted step", "speed-up")
+
+
+def _look(split: str) -> str:
+    """By which of :data:`LOOKS` a split is shown: all stages by one."""
+    return split if stage_digit(split) is None else PP
+
+
+def _looks_of(plan: Plan) -> list[tuple[str, str]]:
+    """What splits of a plan are called, and by which of :data:`LOOKS` they are shown."""
+    used = {_look(split) for vector in plan.splits for split in vector}
+    return [(f"{look}0, {look}1, ..." if look == PP else look, look) for look in LOOKS if look in used]
+
+
+def _micro_batches(plan: Plan) -> str:
+    """In how many parts the batch goes, if these are several."""
+    count = plan.sharding.micro_batches
+    return f" in {count} micro-batches" if count > 1 else ""
 
 
 def _number(value: float) -> int | float:
@@ -61,6 +79,7 @@ def plan_report(planned: Planned) -> dict[str, Any]:
     return report("plan", {
         "network": plan.network, "planner": plan.planner, "model": plan.model, "array": plan.array,
         "dies": plan.dies, "levels": plan.levels, "factors": list(plan.factors), "batch": plan.batch,
+        **({"micro_batches": plan.sharding.micro_batches} if plan.sharding.micro_batches > 1 else {}),
         "update": plan.rule.title, "word_bytes": planned.word_bytes,
         "layers": [{"layer": node.name, "kind": node.kind, "splits": list(plan.splits[number]),
                     "copies": {variable.name: sync.kind for variable, sync in zip(
@@ -142,8 +161,9 @@ def show_plan(console: Console, planned: Planned) -> None:
     from plinth_hw.terminal.table import new_table, print_table
 
     plan, graph = planned.plan, planned.plan.graph
-    console.print(f"[bold]{plan.network}[/bold] on {plan.array} ({plan.dies} dies), batch {plan.batch}, planner "
-                  f"{plan.planner}, {plan.model} model, update {plan.rule.title}", highlight=False)
+    console.print(f"[bold]{plan.network}[/bold] on {plan.array} ({plan.dies} dies), batch {plan.batch}"
+                  f"{_micro_batches(plan)}, planner {plan.planner}, {plan.model} model, update {plan.rule.title}",
+                  highlight=False)
     if plan.levels:
         levels = ", ".join(f"H{level + 1} in {factor}" for level, factor in enumerate(plan.factors))
         console.print(f"levels are the factors of {plan.dies} dies: {levels}", style="dim", highlight=False)
@@ -165,7 +185,7 @@ def show_plan(console: Console, planned: Planned) -> None:
                              if graph.nodes[number].junction else "bold")
         for level in range(plan.levels):
             splits = [plan.splits[number][level] for number in block]
-            table.add_row(f"H{level + 1}", *(Text(split, style=LOOKS[split][1]) for split in splits))
+            table.add_row(f"H{level + 1}", *(Text(split, style=LOOKS[_look(split)][1]) for split in splits))
         table.add_row("copies", *(Text(_kinds(plan, number), style="dim") for number in block))
         tiled = [plan.arrangements.get(graph.nodes[number].name) for number in block]
         if any(tiled):
@@ -180,8 +200,7 @@ def show_plan(console: Console, planned: Planned) -> None:
             told = [axis for axis in AXES if getattr(lists, axis) is not None]
             told += ["other owners"] if lists.owners is not None else []
             console.print(f"{node.name} by list: {', '.join(told)}", style="dim", highlight=False)
-    used = {split for vector in plan.splits for split in vector}
-    console.print(", ".join(f"{split} {LOOKS[split][0]}" for split in LOOKS if split in used), style="dim")
+    console.print(", ".join(f"{name} {LOOKS[look][0]}" for name, look in _looks_of(plan)), style="dim", highlight=False)
     if touched := touched_line(plan):
         console.print(touched, style="dim", highlight=False)
     totals = new_table(*TOTALS, text=["planner"])
@@ -231,7 +250,7 @@ def plan_png(planned: Planned) -> bytes:
     for axis, band in zip(axes, bands, strict=True):
         for place, number in enumerate(band):
             for level, split in enumerate(plan.splits[number]):
-                axis.add_patch(Rectangle((place, level), 1, 1, facecolor=LOOKS[split][2], edgecolor="white",
+                axis.add_patch(Rectangle((place, level), 1, 1, facecolor=LOOKS[_look(split)][2], edgecolor="white",
                                          linewidth=1.5))
                 axis.text(place + 0.5, level + 0.5, split, ha="center", va="center", fontsize=7, color="white")
         axis.set(xlim=(0, across), ylim=(levels, 0))
@@ -243,13 +262,13 @@ def plan_png(planned: Planned) -> bytes:
         for side in axis.spines.values():
             side.set_visible(False)
     outcome, data, word = planned.outcome, planned.baselines["data"], planned.word_bytes
-    figure.suptitle(f"{plan.network} on {plan.array}, batch {plan.batch}, planner {plan.planner}\n"
+    batch = f"{plan.batch}{_micro_batches(plan)}"
+    figure.suptitle(f"{plan.network} on {plan.array}, batch {batch}, planner {plan.planner}\n"
                     f"{size(word * outcome.injected_words)} a step (data: {size(word * data.injected_words)}), "
                     f"{duration(outcome.predicted_seconds)} predicted (data: {duration(data.predicted_seconds)})"
                     + "".join(f"\n{line}" for line in wrap(touched_line(plan), 90)), fontsize=9)
-    used = [split for split in LOOKS if any(split in vector for vector in plan.splits[:-1])]
-    if used:
-        figure.legend(handles=[Patch(facecolor=LOOKS[split][2], label=f"{split}  {LOOKS[split][0]}")
-                               for split in used], loc="outside lower center", ncols=1 if across < 12 else len(used),
-                      fontsize=8, frameon=False)
+    if used := _looks_of(plan):
+        figure.legend(handles=[Patch(facecolor=LOOKS[look][2], label=f"{name}  {LOOKS[look][0]}")
+                               for name, look in used], loc="outside lower center", ncols=1 if across < 12 else
+                      len(used), fontsize=8, frameon=False)
     return png(figure, min(150, 50_000 / figure.get_figheight()))

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from plinth.partition.exchanges import exchange_words, words
-
 if TYPE_CHECKING:
     from plinth.plan.plan import Plan
 
@@ -31,7 +29,7 @@ def traffic_axes(plan: Plan, bars: Any, heat: Any) -> None:
         sent = dict.fromkeys(names, 0)
         for exchange in sharding.exchanges:
             if exchange.phase == phase:
-                sent[exchange.layer] += exchange_words(exchange, plan.batch, sharding.factors)
+                sent[exchange.layer] += sharding.exchange_words(exchange)
         bars.bar(np.arange(len(names) - 1) + base, [sent[name] for name in names[:-1]], 0.4, color=_COLOURS[phase],
                  label=phase)
     shown = np.unique(np.linspace(0, len(names) - 2, min(40, len(names) - 1)).round().astype(int))
@@ -41,7 +39,7 @@ def traffic_axes(plan: Plan, bars: Any, heat: Any) -> None:
     bars.legend(fontsize=7, frameon=False)
     pairs = np.zeros((plan.dies, plan.dies), dtype=np.int64)
     for exchange in sharding.exchanges:
-        pairs += words(exchange, plan.batch, sharding.factors)
+        pairs += sharding.words_between(exchange)
     np.fill_diagonal(pairs, 0)
     image = heat.imshow(pairs, cmap="viridis", interpolation="nearest")
     heat.set_xlabel("to die", fontsize=8)

@@ -132,7 +132,8 @@ def halos(step: Step, operations: Sequence[Operation], dies: Sequence[int]) -> d
 def held_places(step: Step, dies: Sequence[int]) -> set[str]:
     """Names of the places that the host reads or writes, or that hold zeros from the first step on."""
     tensors = (*step.inputs, step.targets, step.predictions, *step.outputs.values(), *step.maps.values())
-    return {tensor.name for tensor in tensors} | {clear.place.buffer(die).place for clear in step.zeros for die in dies}
+    return {tensor.name for each in tensors for tensor in each} | {
+        clear.place.buffer(die).place for clear in step.zeros for die in dies}
 
 
 def _lists(exchange: Exchange) -> ExchangeLists:

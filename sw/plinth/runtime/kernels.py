@@ -55,7 +55,7 @@ class DieKernels:
     def __init__(self, step: Step, memories: Mapping[int, Memory], halos: Mapping[str, Halo]) -> None:
         self._step, self._memories, self._halos = step, memories, halos
         self._scratch = Scratch()
-        self._convolutions: dict[tuple[str, int], ConvolutionKernel] = {}
+        self._convolutions: dict[tuple[str, int, int], ConvolutionKernel] = {}
         self._sparse: dict[tuple[str, int], DieProducts] = {}
         self._work = {die: WorkMemories() for die in memories}
 
@@ -131,16 +131,17 @@ class DieKernels:
             if operation.direction == "update":
                 x, w = x[:, first:first + rows], w[first:first + rows]
             if rows or operation.direction != "update":
-                yield product_kernel(operation.direction, x, w, z)
+                yield product_kernel(operation.direction, x, w, z, operation.added)
             return
-        key = operation.node.name, die
+        # Of a micro-batch, whose windows are kept from fprop on.
+        key = operation.node.name, operation.batch, die
         if key not in self._convolutions:
             self._convolutions[key] = ConvolutionKernel(shape, x_part.samples)
         convolution = self._convolutions[key]
         maps = memory.view(operation.x.buffer(die)).reshape(x_part.samples, shape.height, shape.width, shape.inputs)
         z = memory.view(operation.z.buffer(die))
         if operation.direction == "update":
-            yield lambda: convolution.update(maps, w, z, unrolled=convolution.kept)
+            yield lambda: convolution.update(maps, w, z, unrolled=convolution.kept, added=operation.added)
         elif operation.direction == "bprop":
             yield lambda: convolution.bprop(maps, w, z)
         else:

@@ -140,9 +140,14 @@ class MpiMessages:
             self._groups[members] = self._communicator.Create_group(group)
         return _AllReduce(self._groups[members], words)
 
-    def begin(self, messages: int | None = None) -> None:
-        """Begin a step: post all receives, once everything that was sent is gone; ``messages``: the first ones alone,
-        as many as come in the part of the step that is run."""
+    @property
+    def expected(self) -> int:
+        """Messages that come in a step, as far as they are said."""
+        return len(self._received)
+
+    def begin(self, messages: Sequence[int] | None = None) -> None:
+        """Begin a step: post all receives, once everything that was sent is gone; ``messages``: those alone, by their
+        numbers, that come in the part of the step that is run."""
         from mpi4py.MPI import Prequest
 
         waiting = list(self._sent)
@@ -152,7 +157,8 @@ class MpiMessages:
             return not waiting
 
         self.wait(gone)
-        Prequest.Startall([message.request for message in self._received[:messages]])
+        some = range(len(self._received)) if messages is None else messages
+        Prequest.Startall([self._received[number].request for number in some])
 
     def wait(self, done: Callable[[], bool]) -> None:
         """Return once something is done, which is asked again and again; at first all the time."""

@@ -56,9 +56,14 @@ class Processes(Ends, Protocol):
         """A sum over some processes, this one among them, by their library; None: it is for rings to make."""
         ...
 
-    def begin(self, messages: int | None = None) -> None:
-        """Begin a step, or its first part, in which so many messages come: what was sent is gone, and these may come.
-        """
+    @property
+    def expected(self) -> int:
+        """Messages that come in a step, as far as they are said."""
+        ...
+
+    def begin(self, messages: Sequence[int] | None = None) -> None:
+        """Begin a step, or a part of it in which messages of these numbers come: what was sent is gone, and these may
+        come."""
         ...
 
     def wait(self, done: Callable[[], bool]) -> None:
@@ -78,7 +83,9 @@ class Alone:
     def all_reduce(self, ranks: Sequence[int], words: int) -> None:
         """None: rings of one process need no library."""
 
-    def begin(self, messages: int | None = None) -> None:
+    expected = 0
+
+    def begin(self, messages: Sequence[int] | None = None) -> None:
         """Do nothing: nothing is sent, and nothing comes."""
 
     def wait(self, done: Callable[[], bool]) -> None:
@@ -211,9 +218,11 @@ class NumpyStep:
         self._operations: list[operations.Operation] = []
         #: Of what other processes take part in, what no stage waits for yet.
         self._left: list[_Pending] = []
-        #: Stages of fprop and loss, and messages that come in them.
-        self._forward = self._forward_messages = 0
-        for number, whole in enumerate(overlay.operations):
+        #: Stages of fprop and loss, and numbers of messages that come in them.
+        self._forward: list[_Stage] = []
+        self._forward_messages: list[int] = []
+        for whole, forward in zip(overlay.operations, step.forwards, strict=True):
+            before = self._processes.expected
             if id(whole) in divided:
                 stages = [_Stage([], kernels, []) for kernels in self._kernels.sparse_parts(divided[id(whole)])]
                 self._put_off(stages[:1], self._touched(whole, own=True))
@@ -225,9 +234,9 @@ class NumpyStep:
                 self._put_off(stages, self._touched(whole))
                 self._operations += flat
             self._stages += stages
-            if number < step.forward_operations:
-                self._forward = len(self._stages)
-                self._forward_messages += sum(len(stage.begun) for stage in stages)
+            if forward:
+                self._forward += stages
+                self._forward_messages += range(before, self._processes.expected)
         #: What was begun and is not done.
         self._active: list[_Pending] = []
 
@@ -251,7 +260,7 @@ class NumpyStep:
             As :meth:`Processes.wait`.
         """
         self._processes.begin(self._forward_messages)
-        self._run(self._stages[:self._forward])
+        self._run(self._forward)
 
     def timed(self) -> list[tuple[operations.Operation, float]]:
         """Run one step, as :meth:`run` does, and tell what its operations take.

@@ -9,8 +9,10 @@ from plinth.machine.host import MOST_UNROLLED
 from plinth.runtime.memory import Floats, Kernel
 
 
-def product_kernel(direction: str, x: Floats, w: Floats, z: Floats) -> Kernel:
-    """``z = x w``, ``x = z w^T`` or ``w = x^T z``, by direction."""
+def product_kernel(direction: str, x: Floats, w: Floats, z: Floats, added: bool = False) -> Kernel:
+    """``z = x w``, ``x = z w^T`` or ``w = x^T z``, by direction; ``added``: that ``w`` and what is there."""
+    if added:
+        return lambda: np.add(w, x.T @ z, out=w)
     return {"fprop": lambda: np.matmul(x, w, out=z), "bprop": lambda: np.matmul(z, w.T, out=x),
             "update": lambda: np.matmul(x.T, z, out=w)}[direction]
 
@@ -73,12 +75,12 @@ class ConvolutionKernel:
                 back[:count, rows_of, columns_of] += taps[:, :, :, row, column]
             x[start:start + count] = back[:count, down:down + shape.height, across:across + shape.width]
 
-    def update(self, x: Floats, w: Floats, z: Floats, *, unrolled: bool) -> None:
-        """The gradient of w; ``unrolled``: windows of x are those of fprop."""
+    def update(self, x: Floats, w: Floats, z: Floats, *, unrolled: bool, added: bool = False) -> None:
+        """The gradient of w; ``unrolled``: windows of x are those of fprop; ``added``: to what is there."""
         for start in range(0, self.images, self.some):
             rows = self._matrix(min(self.some, self.images)) if unrolled else self._unroll(x, start)
             error = z[start * self._places:start * self._places + len(rows)]
-            if start:
+            if start or added:
                 w += rows.T @ error
             else:
                 np.matmul(rows.T, error, out=w)

@@ -53,7 +53,7 @@ DIRECTIONS: dict[type, str] = dict.fromkeys((Barrier, Regroup, Reduce, StateUpda
 def phase(step: Step, number: int, operation: Operation) -> str:
     """The phase of an operation of a step."""
     phase_of = entry_of(FOR, operation)
-    return (phase_of and phase_of(operation)) or (FPROP if number < step.forward_operations else BPROP)
+    return (phase_of and phase_of(operation)) or (FPROP if step.forwards[number] else BPROP)
 
 
 def layer(step: Step, operation: Operation) -> str:
@@ -66,7 +66,7 @@ def purpose(step: Step, number: int, operation: Operation) -> Purpose:
     """Find the purpose of an operation of a step."""
     what = phase(step, number, operation)
     direction = UPDATE if what == GRADIENT else entry_of(DIRECTIONS, operation) or (
-        FORWARD if number < step.forward_operations else BACKWARD)
+        FORWARD if step.forwards[number] else BACKWARD)
     return Purpose(what, layer(step, operation), direction)
 
 

@@ -88,11 +88,11 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
         If the planner or the model refuses the array.
     """
     problem = task(from_network(network), array, model, batch, rule)
-    splits, lists = chosen(problem, array, planner)
+    splits, lists, micro_batches = chosen(problem, array, planner)
     plan = Plan(sharding=Sharding(graph=problem.graph, splits=splits, batch=batch, factors=problem.factors, lists=lists,
-                                  array=array, rule=rule),
+                                  array=array, rule=rule, micro_batches=micro_batches),
                 planner=planner, model=model, array=array.name)
-    return plan, problem.time.schedule.built(splits, lists)
+    return plan, step_on(plan, array) if micro_batches > 1 else problem.time.schedule.built(splits, lists)
 
 
 def load(path: Path, network: str | None) -> Plan:

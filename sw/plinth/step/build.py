@@ -1,14 +1,18 @@
 """Builds the step of a sharding; what it is stands in :mod:`plinth.step.step`."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from plinth.errors import UserError
 from plinth.partition.axes import SAMPLES
 from plinth.partition.groups import RING
+from plinth.partition.stages import stage_count, stage_of
 from plinth.sharding import Sharding
 from plinth.step.copies import weights_of
-from plinth.step.layers.kinds import layers_of
+from plinth.step.interleaving import one_forward_one_backward
+from plinth.step.layers.kinds import accumulates, layers_of
 from plinth.step.operations import Clear
 from plinth.step.owned import Generator, Kept, Owned
 from plinth.step.reductions import Reductions
@@ -31,6 +35,11 @@ def step_of(sharding: Sharding, target: DieParameters) -> Step:
         If dies have no engine for the rule, do not hold one of its numbers, or cannot do a layer.
     """
     rule = sharding.rule
+    for node in sharding.graph.nodes if sharding.micro_batches > 1 else ():
+        if not accumulates(node):
+            tiles = ", by tiles" if node.tiling else ""
+            raise UserError(f"layer {node.name!r} ({node.kind}{tiles}) adds up no gradients of micro-batches: dense "
+                            "layers and convolutions that are computed directly do; plan with one micro-batch")
     check_engines(rule, target)
     check_numbers(rule, loss_scale(target.multiply_format), target.memory_format)
     step = Step(sharding, target)
@@ -44,19 +53,22 @@ def step_of(sharding: Sharding, target: DieParameters) -> Step:
 def _build(step: Step) -> None:
     """Its places and operations."""
     graph, parameters, rule = step.graph, step.parameters, step.rule
+    several = stage_count(step.splits[0], step.factors) > 1
+    #: Of each node, where there are stages.
+    staged = [stage_of(vector, step.factors) if several else None for vector in step.splits]
     for kind, by_layer in (("parameters", step.weights), ("gradients", step.gradients)):
         for number in graph.weighted:
+            step.stage = staged[number]
             by_layer[graph.nodes[number].name] = step.reserve(weights_of(step.sharding, number, kind, parameters))
     for weights in step.weights.values():
         if weights.spare:
             step.zeros.append(Clear(f"{weights.name.removesuffix('.parameters')}.spare.zero", None, parameters,
                                     SpareRows(weights), step.any))
-    layers = layers_of(step)
-    for layer in layers:
-        layer.prepare()
-    for layer in layers:
-        layer.forward()
-    step.forward_operations = len(step.operations)
+    batches = [layers_of(step) for _ in range(step.sharding.micro_batches)]
+    for step.stage, *layers in zip(staged, *batches, strict=True):
+        layers[0].prepare()
+        for layer in layers[1:]:
+            layer.prepare_as(layers[0])
     _idle(step)
     for number in graph.weighted:
         rings = step.members(RING, number)
@@ -64,16 +76,26 @@ def _build(step: Step) -> None:
             step.groups.append(rings)
     reductions = Reductions(step)
     if not (rule.plain and Engine.COLLECTIVE in parameters.engines):
-        _kept(step, reductions)
-    for layer in reversed(layers):
-        layer.backward(reductions)
+        _kept(step, reductions, staged)
+    stages = sorted(set(staged), key=lambda stage: stage or 0)
+    for number, step.micro_batch, step.forward in one_forward_one_backward(len(stages), len(batches)):
+        step.stage = stages[number]
+        nodes = [node for node, stage in enumerate(staged) if stage == step.stage]
+        for node in nodes if step.forward else reversed(nodes):
+            layer = batches[step.micro_batch][node]
+            if step.forward:
+                layer.forward()
+            else:
+                layer.backward(reductions)
 
 
-def _kept(step: Step, reductions: Reductions) -> None:
+def _kept(step: Step, reductions: Reductions, staged: Sequence[int | None]) -> None:
     """Vectors beside the weights of each layer."""
+    step.stage = None
     if step.rule.stochastic:
         step.generator = step.reserve(Generator("generator", step.parameters))
     for number in step.graph.weighted:
+        step.stage = staged[number]
         name, rings = step.graph.nodes[number].name, step.members(RING, number)
         owned = step.owned[name] = Owned(step.weights[name], rings, reductions.pieces(number), step.parameters)
         step.kept[name] = {vector: step.reserve(Kept(f"{name}.{vector}", owned)) for vector in step.rule.vectors}
@@ -85,7 +107,7 @@ def _idle(step: Step) -> None:
     """The gradient of a die without samples is zero."""
     for number in step.graph.weighted:
         node, here = step.graph.nodes[number], step.layouts[number]
-        samples, gradient = here.input.lengths(SAMPLES, step.batch, step.factors), step.gradients[node.name]
+        samples, gradient = here.input.lengths(SAMPLES, step.samples, step.factors), step.gradients[node.name]
         if not samples.all():
             idle = OnDies(gradient, frozenset(np.flatnonzero(samples == 0).tolist()))
             step.zeros.append(Clear(f"{gradient.name}.zero", None, step.parameters, idle, step.any))

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from plinth.partition.cuts import Integers
-from plinth.partition.exchanges import words
 from plinth.step.between import Reduce
 from plinth.step.layers.sparse import SparseProducts
 from plinth.step.operations import Operation, entry_of
@@ -43,9 +42,7 @@ def words_between(step: Step, *, whole: bool = False, rings: bool = True, rows: 
     sharding = step.sharding
     sent = np.zeros((step.dies, step.dies), dtype=np.int64)
     for exchange in sharding.exchanges:
-        if exchange.moves(step.batch, step.factors):
-            plain = replace(exchange, coded=None) if whole else exchange
-            sent += words(plain, step.batch, step.factors)
+        sent += sharding.words_between(replace(exchange, coded=None) if whole else exchange)
     np.fill_diagonal(sent, 0)
     sent += row_words_between(step, rows)
     for reduction, ring in _rings(step, library=not rings):

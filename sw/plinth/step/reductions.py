@@ -61,7 +61,9 @@ class Reductions:
         return [ElementPiece(piece, ring.pieces, rates) for piece in range(ring.pieces)]
 
     def add(self, number: int, piece: WeightPiece) -> None:
-        """The reduction of a piece of one layer."""
+        """The reduction of a piece of one layer, behind the last micro-batch."""
+        if not self._step.last_micro_batch:
+            return
         step, node, rings = self._step, self._step.graph.nodes[number], self._step.members(RING, number)
         # Neighbours go by different blocks.
         self._turn = number if piece.of == 1 else self._turn + 1

@@ -23,9 +23,9 @@ layer::
 
 Sums over members run in ascending die order, sums over readers in the order of the network's layers, column sums
 strip after strip: ``db = (strip 0) + (strip 1) + ...``, rows ascending in each. Where a reader's part is what its
-die owns, nothing is copied. Nothing is written twice in a step, so that within it a tile never meets what still
-is to be read. Between steps there is no barrier here: who runs several sees to it that none begins too early
-(:class:`plinth.driver.driver.Driver`).
+die owns, nothing is copied. No place that other dies write is written twice in a step, so that within it a tile never
+meets what still is to be read; a die itself adds gradients of micro-batches to those before. Between steps there is no
+barrier here: who runs several sees to it that none begins too early (:class:`plinth.driver.driver.Driver`).
 
 Of a Winograd layer tiles stand between: :mod:`plinth.step.layers.winograd`. Of these
 operands alone are FP16, not X and dZ.
@@ -47,18 +47,19 @@ pieces of rows, and each goes as soon as it is ready, the last one with the bias
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
 from plinth.array.array import Array
 from plinth.buffers import Buffer
 from plinth.partition.blocks import Residual, TileSum
-from plinth.partition.cuts import Integers
+from plinth.partition.cuts import Integers, places
 from plinth.partition.exchanges import ExchangeDefinition
 from plinth.partition.graph import Node
 from plinth.partition.groups import ProcessGroups
+from plinth.partition.stages import stage_levels
 from plinth.sharding import ReductionDefinition, Sharded, Sharding
 from plinth.step import between
 from plinth.step.digest import digest
@@ -109,8 +110,8 @@ class Step(Sharded):
     #: In the order in which they lie in memory.
     places: list[Place] = field(default_factory=lambda: [JOIN])
     operations: list[Operation] = field(default_factory=list)
-    #: Of operations: how many belong to fprop and loss; the others are backwards.
-    forward_operations: int = 0
+    #: Of each operation whether it belongs to fprop and loss; others are backwards.
+    forwards: list[bool] = field(default_factory=list)
     #: Before the first step: what must hold zeros, which no task of a step writes.
     zeros: list[Clear] = field(default_factory=list)
     #: What the host writes once.
@@ -120,7 +121,10 @@ class Step(Sharded):
     groups: list[ProcessGroups] = field(default_factory=list)
     #: Tensors that the host reads and writes: what the network's input is given to, one a reader (row numbers for an
     #: embedding, by number of the tensor its table); classes or targets; what the network predicts.
-    inputs: list[Tensor] = field(default_factory=list)
+    #: Each has a tensor a micro-batch, one behind the other in one place.
+    inputs: list[list[Tensor]] = field(default_factory=list)
+    #: By node and place among its inputs what the place of such a tensor is called, in their order.
+    input_places: dict[tuple[int, int], str] = field(default_factory=dict)
     tables: dict[int, Weights] = field(default_factory=dict)
     #: Of embeddings whose tables servers own, by number of the tensor of their row numbers, what moves.
     lookups: dict[int, Lookups] = field(default_factory=dict)
@@ -132,13 +136,14 @@ class Step(Sharded):
     sums: dict[str, Weights] = field(default_factory=dict)
     generator: Generator | None = None
     gradients: dict[str, Weights] = field(default_factory=dict)
-    #: Outputs of activations with kinks and inputs of max-pools by layer name: maps that decide kinks.
-    maps: dict[str, Tensor] = field(default_factory=dict)
+    #: Outputs of activations with kinks and inputs of max-pools by layer name, a tensor a micro-batch: maps that decide
+    #: kinks.
+    maps: dict[str, list[Tensor]] = field(default_factory=dict)
     #: Outputs of layers by name, of the loss what the network predicts; none of a layer whose activation takes their
     #: place, or whose sum the loss finishes.
-    outputs: dict[str, Tensor] = field(default_factory=dict)
-    targets: Tensor = field(init=False)
-    predictions: Tensor = field(init=False)
+    outputs: dict[str, list[Tensor]] = field(default_factory=dict)
+    targets: list[Tensor] = field(default_factory=list)
+    predictions: list[Tensor] = field(default_factory=list)
     #: Counts what other dies send.
     exchanges: int = 0
     #: No gather of tiles goes in strips, which have an exchange each.
@@ -146,6 +151,12 @@ class Step(Sharded):
     #: Names of operations between layers, each with the definition that those of the name realise.
     _names: dict[str, ExchangeDefinition] = field(default_factory=dict)
     _chain: list[Chained] = field(default_factory=list)
+    #: What is being built: the stage, None where there are none, the micro-batch, and whether it goes forward.
+    stage: int | None = None
+    micro_batch: int = 0
+    forward: bool = True
+    #: Numbers of exchanges that count tiles of all micro-batches, by what they realise.
+    _counted: dict[tuple[ExchangeDefinition, str], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         blocks = self.sharding.blocks
@@ -194,17 +205,26 @@ class Step(Sharded):
         return digest(sharding.graph, sharding.splits, sharding.batch, sharding.factors, sharding.lists, sharding.rule,
                       self.parameters, self.places, self.zeros, self.constants, self.operations)
 
+    def stages_of_dies(self) -> Integers:
+        """The pipeline stage of every die; 0 where there are none."""
+        return places(stage_levels(self.splits[0]), self.sharding.factors)
+
     def place_words(self) -> dict[str, int]:
-        """Words of memory that each place takes on every die, for one step's inputs and targets."""
+        """Words of memory that each place takes on every die, of a stage on the dies of the one with most, for one
+        step's inputs and targets."""
         beat = self.parameters.beat_words
-        return {place.name: -(-max(1, place.words) // beat) * beat for place in self.places}
+        words = {place.name: (place.stage, -(-max(1, place.words) // beat) * beat) for place in self.places}
+        stages = {stage for stage, _ in words.values()} - {None} or {None}
+        totals = {stage: {name: count for name, (own, count) in words.items() if own in (None, stage)}
+                  for stage in stages}
+        return max(totals.values(), key=lambda total: sum(total.values()))
 
     def memory_words(self) -> int:
         """Words of memory that places take on every die, for one step's inputs and targets."""
         return sum(self.place_words().values())
 
     def place_bytes(self) -> dict[str, int]:
-        """Bytes of memory that each place takes on every die, for one step's inputs and targets."""
+        """Bytes of memory that each place takes, as :meth:`place_words`."""
         return {name: self.parameters.word_bytes * words for name, words in self.place_words().items()}
 
     def memory_bytes(self) -> int:
@@ -251,13 +271,31 @@ class Step(Sharded):
     # Building.
 
     def reserve(self, what: Reserved, *, moves: bool = False) -> Reserved:
-        """Reserve memory for a tensor or the like; with ``moves`` once for every step of an epoch."""
-        self.places.append(Place(what.name, what.place_words(), moves, what))
+        """Reserve memory for a tensor or the like, for the micro-batch that is being built; with ``moves`` once for
+        every step of an epoch: such a tensor of all micro-batches is one place."""
+        words = what.place_words()
+        if moves:
+            assert isinstance(what, Tensor)
+            beat = self.parameters.beat_words
+            words = -(-words // beat) * beat if self.sharding.micro_batches > 1 else words
+            if self.micro_batch:
+                return replace(what, first_word=words * self.micro_batch)
+            self.places.append(Place(what.name, words * self.sharding.micro_batches, moves, what))
+            return what
+        if self.micro_batch:
+            what = cast("Reserved", replace(cast("Any", what), name=f"{what.name}@{self.micro_batch}"))
+        self.places.append(Place(what.name, words, moves, what, self.stage))
         return what
+
+    @property
+    def last_micro_batch(self) -> bool:
+        """Whether gradients are whole behind the micro-batch that is being built."""
+        return self.micro_batch + 1 == self.sharding.micro_batches
 
     def add(self, operation: Operation) -> None:
         """Append an operation."""
         self.operations.append(operation)
+        self.forwards.append(self.forward)
 
     def hold(self, operation: Chained) -> None:
         """Vector work for :meth:`release`."""
@@ -301,7 +339,19 @@ class Step(Sharded):
         name, lists = self.named(planned), None
         if source.by_channel:
             lists = self.write_once(ExchangeLists(f"{name}.rows", source, targets[0]))
-        self.add(between.Exchange(planned, name, node, self.next_exchange(), source, targets, slots, own, lists=lists))
+        self.add(between.Exchange(planned, name, node, self._exchange_of(planned, name), source, targets, slots, own,
+                                  lists=lists))
+
+    def _exchange_of(self, planned: ExchangeDefinition, name: str) -> int:
+        """The number of an exchange: of all micro-batches one, where to each die one alone sends, whose tiles come in
+        order."""
+        sharding = self.sharding
+        if sharding.micro_batches == 1 or int((sharding.words_between(planned) > 0).sum(axis=0).max()) > 1:
+            return self.next_exchange()
+        key = planned, name
+        if key not in self._counted:
+            self._counted[key] = self.next_exchange()
+        return self._counted[key]
 
     def write_once(self, words: Written) -> Written:
         """Reserve memory for what the host writes once, on each die other words."""

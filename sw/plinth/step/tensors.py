@@ -154,7 +154,7 @@ class Reservable(Placed, Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """Memory that is reserved under the same address on all dies.
+    """Memory that is reserved under the same address on all dies that have it.
 
     Parameters
     ----------
@@ -164,12 +164,15 @@ class Place:
         The place lies in memory once for every step of an epoch: inputs and targets.
     what : Placed or None
         What lies there.
+    stage : int or None
+        The pipeline stage whose dies alone have it; None: all dies do.
     """
 
     name: str
     words: int
     moves: bool = False
     what: Placed | None = None
+    stage: int | None = None
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,8 @@ class Tensor:
     factors: Factors
     packed: bool = False
     by_channel: bool = False
+    #: Where it begins in its place.
+    first_word: int = 0
 
     @property
     def spans(self) -> Spans:
@@ -211,7 +216,7 @@ class Tensor:
         """The part of a die's memory where it lies."""
         part = self.part(die)
         width = -(-part.channels // 2) if self.packed else part.channels
-        return Buffer(self.name, 0, part.rows, part.channels, max(1, width), packed=self.packed)
+        return Buffer(self.name, self.first_word, part.rows, part.channels, max(1, width), packed=self.packed)
 
     def like(self, name: str, *, packed: bool = False, positions: int | None = None) -> "Tensor":
         """Another tensor of which each die has the same samples and channels."""

@@ -1,6 +1,6 @@
 """Rows of other dies behind a die's own ones: which exchanges have them, and what goes on before they come."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,7 +102,9 @@ class Silent:
     def all_reduce(self, ranks: object, words: int) -> None:
         pass
 
-    def begin(self, messages: int | None = None) -> None:
+    expected = 0
+
+    def begin(self, messages: Sequence[int] | None = None) -> None:
         pass
 
     def wait(self, done: Callable[[], bool]) -> None:
@@ -200,5 +202,5 @@ def test_places_that_others_use_have_no_halos(what: str) -> None:
     step.operations.append(Clear("late", None, step.parameters, place, step.any))
     assert [halo.exchange.node for halo in Overlay(step, [0]).halos.values()] == [1]
     step.operations.pop()
-    step.maps["read"] = exchange.targets[0]
+    step.maps["read"] = [exchange.targets[0]]
     assert [halo.exchange.node for halo in Overlay(step, [0]).halos.values()] == [1]

@@ -1,18 +1,26 @@
 """Steps in numpy shared among ranks: the bits of one process, whatever ranks have which dies."""
 
+from concurrent.futures import ThreadPoolExecutor
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.support.networks import WORDS, random_plan, tiled, trainable_network
-from tests.support.numpy_ranks import NumpyTraining, in_threads
+from tests.support.numpy_ranks import NumpyTraining, Post, ThreadMessages, in_threads
 from tests.support.ranks import in_ranks
 from tests.support.shares import assert_same
 
+from plinth.array.array import ring
+from plinth.network.parameters import initial_parameters
 from plinth.network.zoo import NETWORKS
+from plinth.partition.graph import from_network
+from plinth.plan.planning import given_plan
+from plinth.runtime.numpy_executor import NumpyExecutor
+from plinth.step.build import step_of
 from plinth.step.pairs import between_processes, joined_messages_between, words_between
 from plinth.update.rule import UpdateRule
+from plinth_hw.isa.parameters import preset
 
 
 def check(training: NumpyTraining, ranks: list[int]) -> None:
@@ -58,6 +66,43 @@ def test_tiles(outputs: int, weights: str | None, rounds: int | str | None, spli
     training = NumpyTraining(*tiled(outputs, weights, rounds, batch=8, split=split), die)
     for ranks in ([0, 1, 1, 0], [2, 0, 1, 1]):
         check(training, ranks)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_stages_and_micro_batches(micro_batches: int) -> None:
+    """Ranks that have a stage, and ranks that have dies of both."""
+    network = NETWORKS["digits-cnn"]
+    splits = (*((("pp0", "dp"),) * 2), *((("pp1", "op"),) * 2), ("pp1", "dp"))
+    plan = given_plan(from_network(network), ring(4, preset="ndp-tiny"), splits, 16, micro_batches=micro_batches)
+    for ranks in ([0, 0, 1, 1], [0, 1, 1, 0], [3, 2, 1, 0]):
+        check(NumpyTraining(network, plan, "ndp-tiny"), ranks)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 4])
+def test_ranks_predict_in_stages(micro_batches: int) -> None:
+    """Forwards alone, between steps: what one process predicts."""
+    network = NETWORKS["digits-mlp"]
+    splits = (("pp0",), ("pp1",), ("pp1",), ("pp1",))
+    plan = given_plan(from_network(network), ring(2, preset="ndp-tiny"), splits, 8, micro_batches=micro_batches)
+    step = step_of(plan.sharding, preset("ndp-tiny"))
+    x = np.random.default_rng(8).standard_normal((20, 64)).astype(np.float32)
+    y = np.eye(10, dtype=np.float32)[np.arange(8)]
+
+    def predicted(messages: Any) -> Any:
+        executor = NumpyExecutor(step, messages)
+        executor.view.load(executor, initial_parameters(network, 0))
+        before = np.concatenate(list(executor.predictions(x)))
+        executor.view.write_batch(executor, x[:8], y)
+        executor.step()
+        return before, np.concatenate(list(executor.predictions(x)))
+
+    post = Post([0, 1])
+    with ThreadPoolExecutor(2) as pool:
+        ranks = list(pool.map(lambda own: predicted(ThreadMessages(post, own)), range(2)))
+    alone = predicted(None)
+    for found in ranks:
+        np.testing.assert_array_equal(np.array(found), np.array(alone))
+    assert np.abs(alone[0] - alone[1]).max() > 0
 
 
 @pytest.mark.parametrize("kind", ["momentum", "adagrad", "rmsprop"])

@@ -94,7 +94,7 @@ class ElementwiseLayer(EpilogueLayer):
     def _maps(self, source: Tensor, target: Tensor) -> Tensor:
         self.source, self.target = source, target
         if self.kinked:
-            self.step.maps[self.name] = target
+            self.step.maps.setdefault(self.name, []).append(target)
         return target
 
     def forward(self, source: Tensor) -> Tensor:

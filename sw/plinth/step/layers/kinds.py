@@ -34,6 +34,11 @@ def node_kind(node: Node) -> type[NodeLayer]:
     return NODES[node.kind if node.tiling is None else "winograd"]
 
 
+def accumulates(node: Node) -> bool:
+    """Whether a node's gradient can be added to that of the micro-batches before."""
+    return not node.weighted or node_kind(node).accumulates
+
+
 def epilogue_of(step: Step, number: int) -> list[EpilogueLayer]:
     """What builds the operations of layers behind a node's sum."""
     node, packed = step.graph.nodes[number], narrow_map(step, number)

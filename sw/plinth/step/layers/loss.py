@@ -64,8 +64,11 @@ class LossLayer(NodeLayer, ABC):
         step, node, edge, region, source = self.step, self.node, self.edge, self.here.input, self.x[0]
         before, positions = self.layers[edge.producer], edge.elements // edge.channels
         fused = before.finished
-        step.predictions = step.outputs[node.name] = self.tensor("predictions", region, edge.channels, positions)
-        step.targets = self.tensor("target", region, edge.channels, positions, moves=True)
+        predictions = self.tensor("predictions", region, edge.channels, positions)
+        targets = self.tensor("target", region, edge.channels, positions, moves=True)
+        step.predictions.append(predictions)
+        step.targets.append(targets)
+        step.outputs[node.name] = step.predictions
         error = self.error = self.tensor(f"{before.node.name}.error" if fused else f"{node.name}.error", region,
                                          edge.channels, positions, packed=step.narrow and before.takes_narrow)
         if fused:
@@ -76,15 +79,16 @@ class LossLayer(NodeLayer, ABC):
         def program(first: bool) -> VectorProgram:
             sweep = VectorProgram(step.parameters)
             sweep.load("z", folded(source, fold))
-            sweep.load("t", folded(step.targets, fold))
+            sweep.load("t", folded(targets, fold))
             if biased:
                 sweep.load("b", step.weights[before.node.name].bias_of(error), "row")
                 sweep.run(VectorOp.ADD, "z", "z", "b")
             self.compare(sweep)
             sweep.run(VectorOp.SCALE, "d", "d", immediate=factor)
-            sweep.store("z", folded(step.predictions, fold))
+            sweep.store("z", folded(predictions, fold))
             if biased:
-                column_sum(sweep, step.gradients[before.node.name].bias_of(error), first=first)
+                column_sum(sweep, step.gradients[before.node.name].bias_of(error),
+                           first=first and not step.micro_batch)
             sweep.store("d", folded(error, fold))
             return sweep
 

@@ -55,6 +55,8 @@ class NodeLayer:
     fp32_reason: ClassVar[str] = ""
     #: Splits with which it is lowered where operands have 16 bits; None: it is not.
     narrow_splits: ClassVar[tuple[str, ...] | None] = None
+    #: Whether a gradient of its weights is added to that of the micro-batches before.
+    accumulates: ClassVar[bool] = False
     #: Row regions of :meth:`combine` beside biases.
     row_regions: ClassVar[int] = 0
     #: Whether a row of what it reads and gives is a channel, not a sample.
@@ -130,15 +132,22 @@ class NodeLayer:
         if self.node.weighted:
             self.operand = narrow_weights(self.step, self.node, self.step.weights[self.node.name])
 
+    def prepare_as(self, other: "NodeLayer") -> None:
+        """Take what was done before all nodes for the same node of another micro-batch."""
+        if self.node.weighted:
+            self.operand = other.operand
+
     def forward(self) -> None:
         """Append fprop: its sum, bias and first activation at its owner, then pools and further activations."""
         self.read()
         summands = self.summands()
         if not summands or self.finished:
             return
-        self._map = self.step.outputs[(self.activation or self.node).name] = self.finish(summands)
+        self._map = self.finish(summands)
+        self.step.outputs.setdefault((self.activation or self.node).name, []).append(self._map)
         for layer in self.epilogue:
-            self._map = self.step.outputs[layer.name] = layer.forward(self._map)
+            self._map = layer.forward(self._map)
+            self.step.outputs.setdefault(layer.name, []).append(self._map)
         self.step.release(f"{self.node.name}.forward")
 
     def read(self) -> None:
@@ -159,9 +168,13 @@ class NodeLayer:
 
     def network_input(self, place: int) -> Tensor:
         """Reserve a tensor for the network's input at one of its places, and make it known to the host."""
-        name = "input" if not self.step.inputs else f"input.{self.node.name}.{place}"
-        tensor = self.tensor(name, *self.network_part(), packed=self.step.narrow and self.takes_narrow, moves=True)
-        self.step.inputs.append(tensor)
+        step, key = self.step, (self.number, place)
+        if key not in step.input_places:
+            step.input_places[key] = "input" if not step.inputs else f"input.{self.node.name}.{place}"
+            step.inputs.append([])
+        tensor = self.tensor(step.input_places[key], *self.network_part(), packed=step.narrow and self.takes_narrow,
+                             moves=True)
+        step.inputs[list(step.input_places).index(key)].append(tensor)
         return tensor
 
     def network_part(self) -> tuple[Region, int, int]:
@@ -184,7 +197,7 @@ class NodeLayer:
                moves: bool = False) -> Tensor:
         """Reserve memory of every die for a tensor; ``moves``: once for every step of an epoch."""
         step = self.step
-        tensor = Tensor(name, step.batch, positions, channels, region, step.factors, packed)
+        tensor = Tensor(name, step.samples, positions, channels, region, step.factors, packed)
         return step.reserve(tensor.turned(name) if self.by_channel else tensor, moves=moves)
 
     def summands(self) -> list[Placed]:
@@ -334,7 +347,8 @@ class NodeLayer:
                 sweep.load("y", folded(activation.kept, fold))
                 activation.back(sweep, "d", "y")
             if summed is not None:
-                column_sum(sweep, summed, first=first, by_channel=error.by_channel)
+                column_sum(sweep, summed, first=first and (sums is not None or not step.micro_batch),
+                           by_channel=error.by_channel)
             if target is not None:
                 sweep.store("d", folded(target, fold))
             return sweep
@@ -346,7 +360,7 @@ class NodeLayer:
         if sums is not None and gradient is not None:
             last = VectorProgram(step.parameters)
             last.load("d", Unfolded(sums, fold))
-            column_sum(last, gradient, first=True)
+            column_sum(last, gradient, first=not step.micro_batch)
             step.hold(LastStrip(f"{name}.sum", node, last, error, fold))
 
     def bias_gradient(self, error: Tensor) -> Placed:

@@ -128,7 +128,7 @@ class PoolLayer(EpilogueLayer):
         self.target = self.step.reserve(source.like(f"{self.name}.output", positions=small[0] * small[1],
                                                     packed=self.packed))
         if self.kinked:
-            self.step.maps[self.name] = source
+            self.step.maps.setdefault(self.name, []).append(source)
         self._pool((source, whole), (self.middle, between), (self.target, small), backward=False)
         return self.target
 

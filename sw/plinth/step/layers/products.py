@@ -1,7 +1,7 @@
 """Products with a matrix of weights: fully connected layers, and convolutions that are computed directly."""
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from plinth.buffers import Buffer
@@ -49,6 +49,13 @@ class Products(Repeated):
     z: Tensor
     weights: Matrices
     piece: WeightPiece = WHOLE
+    #: Of which micro-batch; a gradient is added to what those before have left.
+    batch: int = 0
+
+    @property
+    def added(self) -> bool:
+        """Whether a gradient is added to what is there."""
+        return self.direction == UPDATE and self.batch > 0
 
     @property
     def name(self) -> str:
@@ -57,7 +64,7 @@ class Products(Repeated):
 
     def on(self, die: int) -> Hashable:
         """All that its tasks on a die follow from."""
-        return (self.node, self.parameters, self.direction, self.piece, self.weights.matrix(die),
+        return (self.node, self.parameters, self.direction, self.piece, self.added, self.weights.matrix(die),
                 *((tensor.part(die), tensor.buffer(die)) for tensor in (self.x, self.z)))
 
     def shape(self, die: int) -> ConvolutionShape | None:
@@ -117,9 +124,9 @@ class Products(Repeated):
         elif self.direction == BPROP:
             operands, reads, writes = (c, w, a), (whole_c, w), whole_a
         else:
-            operands, reads, writes = (a, c, w), (whole_a, whole_c), w
-        return Task(name, Engine.MATRIX, Multiplication(self.node.name, self.direction, shape, *operands), reads,
-                    (writes,), count, self.node, share)
+            operands, reads, writes = (a, c, w), (whole_a, whole_c, *((w,) if self.added else ())), w
+        work = replace(Multiplication(self.node.name, self.direction, shape, *operands), added=self.added)
+        return Task(name, Engine.MATRIX, work, reads, (writes,), count, self.node, share)
 
 
 def matrix_of(buffer: Buffer, part: Part) -> Buffer:
@@ -133,16 +140,19 @@ class ProductLayer(WeightedLayer):
     """Builds the operations of a fully connected layer or a convolution."""
 
     narrow_splits = (DP,)
+    accumulates = True
 
     def multiply(self, x: Tensor, z: Tensor) -> None:
-        self.step.add(Products(self.node, self.step.parameters, FPROP, x, z, self.operand))
+        step = self.step
+        step.add(Products(self.node, step.parameters, FPROP, x, z, self.operand, batch=step.micro_batch))
         self.step.empty(x, z)
 
     def differentiate(self, x: Tensor, z: Tensor, error: Tensor, reductions: Reductions) -> None:
         step, node, x_error = self.step, self.node, self.input_error()
         if x_error is not None:
-            step.add(Products(node, step.parameters, BPROP, x_error, error, self.operand))
+            step.add(Products(node, step.parameters, BPROP, x_error, error, self.operand, batch=step.micro_batch))
             step.empty(z, x_error)
         for piece in reductions.pieces(self.number):
-            step.add(Products(node, step.parameters, UPDATE, x, error, step.gradients[node.name], piece))
+            step.add(Products(node, step.parameters, UPDATE, x, error, step.gradients[node.name], piece,
+                              step.micro_batch))
             reductions.add(self.number, piece)

@@ -30,11 +30,10 @@ class WeightedLayer(NodeLayer, ABC):
 
     def summands(self) -> list[Placed]:
         step, node = self.step, self.node
-        z = Tensor(f"{node.name}.product", step.batch, node.raw_positions, node.output_channels, self.here.output,
+        z = Tensor(f"{node.name}.product", step.samples, node.raw_positions, node.output_channels, self.here.output,
                    step.factors)
-        self.z = z = z.turned(z.name) if self.by_channel else z
-        if self.gives_product:
-            step.reserve(z)
+        z = z.turned(z.name) if self.by_channel else z
+        self.z = z = step.reserve(z) if self.gives_product else z
         self.multiply(self.x[0], z)
         return self.partial_sums(z)
 
@@ -46,7 +45,7 @@ class WeightedLayer(NodeLayer, ABC):
             return [z]
         members = step.members(SUM, self.number)
         count = members.size
-        owned = Tensor(f"{node.name}.owned", step.batch, z.positions, z.channels, planned.target, step.factors)
+        owned = Tensor(f"{node.name}.owned", step.samples, z.positions, z.channels, planned.target, step.factors)
         slots = step.reserve(Slots(f"{node.name}.partial", owned, count, step.parameters.beat_words))
         step.exchange(planned, self.number, z, slots, members, own=False)
         # A die's own summand stays where it is.

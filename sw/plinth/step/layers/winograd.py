@@ -161,7 +161,7 @@ class WinogradLayer(WeightedLayer):
         if self.here.ep or step.narrow:
             return None
         return OwnStrips(step.parameters, self.tiling, self.weights, tuple(
-            self.here.tiles[0].lengths(SAMPLES, step.batch, step.factors).tolist()))
+            self.here.tiles[0].lengths(SAMPLES, step.samples, step.factors).tolist()))
 
     def _place(self, name: str, like: Tensor, region: Region, elements: int = 0, *, by_rows: bool = False) -> Tiles:
         return self.step.reserve(Tiles(
