@@ -255,7 +255,8 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
          planner: str | None = None, model: str | None = None, batch: int | None = None, update: str | None = None,
          wide: bool | None = None, stochastic: bool = False, lists: str | Path | Mapping[str, Any] | None = None,
          copies: str | None = None, touched: Any = None, tolerance: float | None = None,
-         dense_from: float | None = None, progress: Progress = None) -> PlanResult:
+         dense_from: float | None = None, micro_batches: int | None = None, progress: Progress = None
+         ) -> PlanResult:
     """Split a network over an array, layer by layer and level by level.
 
     Parameters
@@ -293,6 +294,9 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
     dense_from : float or None
         The share of ``touched`` rows, from 0 to 1, from which a table is taken for dense, and goes round rings. None:
         never.
+    micro_batches : int or None
+        In how many parts, one behind the other, planner ``pipeline`` lets the batch go; None: as many as make the step
+        shortest.
     progress : callable, True or None
         Told (done, total, text) of steps that are predicted, whose total nobody knows (0); True: a bar on standard
         error.
@@ -311,8 +315,9 @@ def plan(network: str | Path | Network | None = None, array: str | Path | Array 
     with activity(progress, f"planning {definition.name} on {where.name}", "steps predicted") as told:
         planning = planned(definition, where, lists=parts, copies=optional(choice, "copies", copies, COPY_NAMES),
                            touched=touched_rows(touched), tolerance=optional(real, "tolerance", tolerance, 0, 1),
-                           dense_from=optional(real, "dense_from", dense_from, 0, 1), progress=told.update,
-                           **settings)
+                           dense_from=optional(real, "dense_from", dense_from, 0, 1),
+                           micro_batches=optional(integer, "micro_batches", micro_batches, 1, MAXIMUM_BATCH),
+                           progress=told.update, **settings)
     return PlanResult(planning.plan, network_of_plan(planning.plan), where, planning)
 
 

@@ -412,7 +412,8 @@ def test_a_split_that_a_junction_cannot_take_is_refused() -> None:
 
 def test_the_schema_names_every_key() -> None:
     schema, data = plan_schema(), listed().resharded(rule=UpdateRule("momentum")).to_data()
-    assert list(schema["properties"]) == list(data)
+    # Plans of several micro-batches say so.
+    assert [key for key in schema["properties"] if key != "micro_batches"] == list(data)
     for key in ("layers", "transfers", "reductions"):
         keys = schema["properties"][key]["items"]["properties"]
         # Those of Winograd tiles stand in plans that split them, and rings in the place of others.
