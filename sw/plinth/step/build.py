@@ -52,7 +52,7 @@ def step_of(sharding: Sharding, target: DieParameters) -> Step:
 
 def _build(step: Step) -> None:
     """Its places and operations."""
-    graph, parameters, rule = step.graph, step.parameters, step.rule
+    graph, parameters = step.graph, step.parameters
     several = stage_count(step.splits[0], step.factors) > 1
     #: Of each node, where there are stages.
     staged = [stage_of(vector, step.factors) if several else None for vector in step.splits]
@@ -69,24 +69,33 @@ def _build(step: Step) -> None:
         layers[0].prepare()
         for layer in layers[1:]:
             layer.prepare_as(layers[0])
+    stages = sorted(set(staged), key=lambda stage: stage or 0)
+    nodes = [[node for node, its in enumerate(staged) if its == stage] for stage in stages]
+    reductions: Reductions | None = None
+    for number, step.micro_batch, step.forward in one_forward_one_backward(len(stages), len(batches)):
+        layers = batches[step.micro_batch]
+        if step.forward:
+            step.stage = stages[number]
+            for node in nodes[number]:
+                layers[node].forward()
+        else:
+            reductions = reductions or _reductions(step, staged)
+            step.stage = stages[number]
+            for node in reversed(nodes[number]):
+                layers[node].backward(reductions)
+
+
+def _reductions(step: Step, staged: Sequence[int | None]) -> Reductions:
+    """Reductions of gradients, with what they need: made before the first pass backward."""
     _idle(step)
-    for number in graph.weighted:
+    for number in step.graph.weighted:
         rings = step.members(RING, number)
         if rings not in step.groups:
             step.groups.append(rings)
     reductions = Reductions(step)
-    if not (rule.plain and Engine.COLLECTIVE in parameters.engines):
+    if not (step.rule.plain and Engine.COLLECTIVE in step.parameters.engines):
         _kept(step, reductions, staged)
-    stages = sorted(set(staged), key=lambda stage: stage or 0)
-    for number, step.micro_batch, step.forward in one_forward_one_backward(len(stages), len(batches)):
-        step.stage = stages[number]
-        nodes = [node for node, stage in enumerate(staged) if stage == step.stage]
-        for node in nodes if step.forward else reversed(nodes):
-            layer = batches[step.micro_batch][node]
-            if step.forward:
-                layer.forward()
-            else:
-                layer.backward(reductions)
+    return reductions
 
 
 def _kept(step: Step, reductions: Reductions, staged: Sequence[int | None]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 
-class Pass(NamedTuple):
+class StagePass(NamedTuple):
     """What a stage does with a micro-batch."""
 
     stage: int
@@ -19,21 +19,21 @@ class Pass(NamedTuple):
     forward: bool
 
 
-def of_stage(stage: int, stages: int, micro_batches: int) -> Iterator[Pass]:
+def of_stage(stage: int, stages: int, micro_batches: int) -> Iterator[StagePass]:
     """What a stage does, in its order."""
     ahead = min(stages - 1 - stage, micro_batches)
     for number in range(micro_batches + ahead):
         if number < micro_batches:
-            yield Pass(stage, number, True)
+            yield StagePass(stage, number, True)
         if number >= ahead:
-            yield Pass(stage, number - ahead, False)
+            yield StagePass(stage, number - ahead, False)
 
 
-def one_forward_one_backward(stages: int, micro_batches: int) -> Iterator[Pass]:
+def one_forward_one_backward(stages: int, micro_batches: int) -> Iterator[StagePass]:
     """What all stages do, so that each has its order, and nothing stands before what gives its maps or errors: each
     time what can go on of all stages, the last stage first, so that maps and errors are sent when they are there."""
     waiting = [list(of_stage(stage, stages, micro_batches)) for stage in range(stages)]
-    done: set[Pass] = set()
+    done: set[StagePass] = set()
     while any(waiting):
         ready = [passes[0] for passes in reversed(waiting) if passes and _needed(passes[0], stages) <= done]
         for each in ready:
@@ -42,10 +42,10 @@ def one_forward_one_backward(stages: int, micro_batches: int) -> Iterator[Pass]:
         done.update(ready)
 
 
-def _needed(each: Pass, stages: int) -> set[Pass]:
+def _needed(each: StagePass, stages: int) -> set[StagePass]:
     """What must be done before."""
     stage, number, forward = each
     if forward:
-        return {Pass(stage - 1, number, True)} if stage else set()
-    before = {Pass(stage, number, True)}
-    return before | {Pass(stage + 1, number, False)} if stage + 1 < stages else before
+        return {StagePass(stage - 1, number, True)} if stage else set()
+    before = {StagePass(stage, number, True)}
+    return before | {StagePass(stage + 1, number, False)} if stage + 1 < stages else before

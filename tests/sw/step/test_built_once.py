@@ -67,14 +67,14 @@ def test_of_a_network(arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatc
 
 
 def test_of_the_plan_that_a_long_search_ends_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is found long before the end, when other steps have been built since."""
+    """It is found before the end, when several other steps have been built since."""
     counted, path = Counted(monkeypatch), tmp_path / "plan.yaml"
-    cli.main(["plan", "digits-cnn", "--array", "ring-2", "--out", str(path)])
+    cli.main(["plan", "digits-cnn", "--array", "ring-4", "--batch", "16", "--out", str(path)])
     digests = [step.digest() for step in counted.steps]
     plan = plan_file.load_plan(path)
-    assert plan.hardware is not None and len(digests) > 20
+    assert plan.hardware is not None
     own = step_on(plan, plan.hardware).digest()
-    assert digests.count(own) == 1 and digests[-1] != own
+    assert digests.count(own) == 1 and digests.index(own) < len(digests) - 2
 
 
 @pytest.mark.parametrize("arguments", [("simulate",), ("simulate", "--json")], ids=lambda arguments: arguments[-1])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from plinth.step.interleaving import Pass, of_stage, one_forward_one_backward
+from plinth.step.interleaving import StagePass, of_stage, one_forward_one_backward
 
 
 def test_two_stages_and_four_micro_batches() -> None:
@@ -21,12 +21,12 @@ def test_all_goes_in_order_and_few_maps_are_kept(stages: int, micro_batches: int
     assert len(order) == len(set(order)) == 2 * stages * micro_batches
     place = {each: number for number, each in enumerate(order)}
     for stage, number, forward in order:
-        here = place[Pass(stage, number, forward)]
+        here = place[StagePass(stage, number, forward)]
         if forward:
-            assert stage == 0 or place[Pass(stage - 1, number, True)] < here
+            assert stage == 0 or place[StagePass(stage - 1, number, True)] < here
         else:
-            assert place[Pass(stage, number, True)] < here
-            assert stage == stages - 1 or place[Pass(stage + 1, number, False)] < here
+            assert place[StagePass(stage, number, True)] < here
+            assert stage == stages - 1 or place[StagePass(stage + 1, number, False)] < here
     for stage in range(stages):
         mine = [each for each in order if each.stage == stage]
         assert mine == list(of_stage(stage, stages, micro_batches))
