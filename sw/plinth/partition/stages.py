@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from plinth.errors import UserError
-from plinth.partition.cuts import Factors, Levels, Whole
+from plinth.partition.cuts import Factors, Levels, Whole, levels_of, parts
 from plinth.partition.graph import PP, PlanGraph
 
 #: How a stage is written.
@@ -31,13 +31,13 @@ def stage_digit(split: str) -> int | None:
 
 @lru_cache(maxsize=1 << 14)
 def stage_cuts(vector: tuple[str, ...]) -> tuple[Whole, ...]:
-    """How a node's stage cuts its samples, and its weights."""
+    """How a node's stage cuts each of its axes: all of it to the dies of one digit at each level of stages."""
     return tuple(Whole(level, digit) for level, split in enumerate(vector) if (digit := stage_digit(split)) is not None)
 
 
 def stage_levels(vector: tuple[str, ...]) -> Levels:
     """Levels of stages."""
-    return tuple(cut.level for cut in stage_cuts(vector))
+    return levels_of(stage_cuts(vector))
 
 
 def stage_of(vector: tuple[str, ...], factors: Factors) -> int:
@@ -50,10 +50,7 @@ def stage_of(vector: tuple[str, ...], factors: Factors) -> int:
 
 def stage_count(vector: tuple[str, ...], factors: Factors) -> int:
     """Stages that an array has dies for, by the levels of one of its nodes."""
-    count = 1
-    for level in stage_levels(vector):
-        count *= factors[level]
-    return count
+    return parts(stage_cuts(vector), factors)
 
 
 def check_stages(graph: PlanGraph, splits: tuple[tuple[str, ...], ...], factors: Factors, lists: Sequence[object] = (),

@@ -312,8 +312,7 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
     problem = replace(task(from_network(network), array, model, batch, rule, progress), micro_batches=micro_batches)
     choice = copies or CopyChoice(usual_copies(planner))
     splits, parts, count = chosen(problem, array, planner)
-    if count > 1:
-        problem = replace(problem, time=problem.time.with_micro_batches(count))
+    problem = replace(problem, time=problem.time.with_micro_batches(count))
     if lists and parts:
         raise UserError(f"planner {planner} says itself which die has which rows; give no lists, or another planner")
     parts = tuple((lists or {}).get(node.name) for node in problem.graph.nodes) if lists else parts
@@ -329,11 +328,11 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
                            else named_shares(problem.graph, touched))
         sharding.check()
         problem = replace(problem, time=StepTime(problem.graph, batch, array, rule=rule, progress=progress,
-                                                 touched=sharding.touched))
+                                                 touched=sharding.touched, micro_batches=count))
     if choice.ways != RINGS:
         def seconds(copies: Copies) -> float:
-            return StepTime(problem.graph, batch, array, rule=rule, copies=copies,
-                            touched=sharding.touched).seconds(splits, parts)
+            return StepTime(problem.graph, batch, array, rule=rule, copies=copies, touched=sharding.touched,
+                            micro_batches=count).seconds(splits, parts)
 
         sharding = replace(sharding, copies=chosen_copies(sharding, array.die_parameters(), seconds, choice,
                                                           problem.notes))
@@ -370,14 +369,12 @@ def _costed(problem: PlanningProblem, plan: Plan, array: Array) -> Planned:
     need, word = memory_bytes(asked, splits, parts), problem.time.machine.parameters.word_bytes
     places = {} if need <= array.memory_bytes else asked.time.schedule.built(splits, parts).place_bytes()
     planned_outcome = outcome(mine, splits, parts)
-    if moves_rows:
-        # Rows that move one by one are no words of splits.
+    if moves_rows or plan.sharding.micro_batches > 1:
+        # Rows that move one by one are no words of splits, and a micro-batch is cut otherwise than a batch.
         planned_outcome = replace(planned_outcome, injected_words=plan.words)
     plan = replace(plan, predicted_seconds=planned_outcome.predicted_seconds)
-    if plan.sharding.micro_batches > 1:
-        # What it is compared with has none.
-        planned_outcome = replace(planned_outcome, injected_words=plan.words)
-        problem = replace(problem, time=problem.time.with_micro_batches(1))
+    # What it is compared with has no micro-batches.
+    problem = replace(problem, time=problem.time.with_micro_batches(1))
     baselines = {name: outcome(problem, SPLITTERS[name](problem)) for name in (DATA_PARALLEL, MODEL_PARALLEL)}
     return Planned(plan, planned_outcome, baselines, problem.time.machine.source + codes_source(array), need,
                    array.memory_bytes, word, places, tuple(problem.notes))

@@ -99,6 +99,8 @@ class StepTime:
         self.schedule = StepSchedule(graph, batch, array, self.machine, self.links, rule, copies, touched,
                                      micro_batches)
         self._settings = copies, touched
+        #: Predictions of other numbers of micro-batches, which know of each other.
+        self._siblings = {micro_batches: self}
         self._steps: dict[tuple[Splits, Partition], StepCycles] = {}
         self._progress = progress
         self._speeds = tuple(map(float, array.relative_speeds))
@@ -125,9 +127,13 @@ class StepTime:
 
     def with_micro_batches(self, count: int) -> "StepTime":
         """Predictions of steps whose batch goes in so many micro-batches; all else is as here."""
-        copies, touched = self._settings
-        return StepTime(self.graph, self.batch, self.array, self.machine, self.rule, self.links, self._progress, copies,
-                        touched, count)
+        if count not in self._siblings:
+            copies, touched = self._settings
+            time = StepTime(self.graph, self.batch, self.array, self.machine, self.rule, self.links, self._progress,
+                            copies, touched, count)
+            time._siblings = self._siblings
+            self._siblings[count] = time
+        return self._siblings[count]
 
     def owner_vector(self, splits: Splits, number: int) -> Vector:
         """Splits of the node that a node's owner goes by."""

@@ -92,7 +92,7 @@ def planned(network: Network, array: Array, *, planner: str, model: str, batch: 
     plan = Plan(sharding=Sharding(graph=problem.graph, splits=splits, batch=batch, factors=problem.factors, lists=lists,
                                   array=array, rule=rule, micro_batches=micro_batches),
                 planner=planner, model=model, array=array.name)
-    return plan, step_on(plan, array) if micro_batches > 1 else problem.time.schedule.built(splits, lists)
+    return plan, problem.time.with_micro_batches(micro_batches).schedule.built(splits, lists)
 
 
 def load(path: Path, network: str | None) -> Plan:

@@ -2,13 +2,14 @@
 
 The first levels of an array are of stages; inside a stage the other levels split the batch. Layers are cut in as many
 runs as there are stages, so that the longest run takes as little as it can, by what layers compute on a stage's dies.
-Of all numbers of stages and of micro-batches that are tried the shortest
-predicted step is taken. A step of m micro-batches on s stages takes at least (m + s - 1) / m of what the longest stage
+Of all numbers of stages and of micro-batches that are tried the shortest predicted step is taken. A step of m micro-batches on s stages takes at least (m + s - 1) / m of what the longest stage
 computes (Narayanan et al., SC 2021, section 2.2.1), so that where that is more than is known no step is walked.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
+
+import numpy as np
 
 from plinth.partition.graph import DP, PlanGraph
 from plinth.partition.regions import Splits
@@ -25,11 +26,8 @@ HALVINGS = 64
 
 def _stage_vector(stage: int, depth: int, time: StepTime) -> Vector:
     """Splits of a layer of a stage, where the first ``depth`` levels are of stages."""
-    digits = []
-    for level in reversed(range(depth)):
-        stage, digit = divmod(stage, time.factors[level])
-        digits.append(stage_split(digit))
-    return (*reversed(digits), *(DP,) * (time.levels - depth))
+    digits = np.unravel_index(stage, time.factors[:depth])
+    return (*(stage_split(int(digit)) for digit in digits), *(DP,) * (time.levels - depth))
 
 
 def _computed(time: StepTime, depth: int) -> list[float]:
@@ -122,7 +120,6 @@ def pipeline(time: StepTime, count: int | None = None, *, most: float = float("i
         None if there is no such plan.
     """
     found, shortest = None, most
-    times = {time.schedule.micro_batches: time}
     nodes = time.graph.nodes
     whole = not all(map(accumulates, nodes))
     for stages, longest, splits in stagings(time):
@@ -131,13 +128,12 @@ def pipeline(time: StepTime, count: int | None = None, *, most: float = float("i
         for number in counts:
             if longest * (number + stages - 1) / number >= shortest:
                 continue
-            if number not in times:
-                times[number] = time.with_micro_batches(number)
-            if not allowed(times[number], splits):
+            staged = time.with_micro_batches(number)
+            if not allowed(staged, splits):
                 continue
-            cycles = times[number].cycles(splits)
+            cycles = staged.cycles(splits)
             if cycles < shortest:
-                found, shortest = (times[number], splits), cycles
+                found, shortest = (staged, splits), cycles
             if cycles > before:
                 break
             before = cycles
