@@ -185,10 +185,10 @@ class _HostPlaces:
 
     def inputs(self) -> list[HostTensor]:
         """What the network's input is given to."""
-        return [self._input(number) for number in range(len(self._step.inputs))]
+        return [self._input(number, each) for number, each in enumerate(self._step.inputs.values())]
 
-    def _input(self, number: int) -> HostTensor:
-        tensor, table = self.batches(self._step.inputs[number]), self._step.tables.get(number)
+    def _input(self, number: int, each: Sequence[tensors.Tensor]) -> HostTensor:
+        tensor, table = self.batches(each), self._step.tables.get(number)
         if not isinstance(tensor, PlacedTensor):
             return tensor
         lookups = self._step.lookups.get(number)

@@ -274,7 +274,7 @@ class _Lowering:
     def _bases(self) -> dict[str, int]:
         """Base registers of the places that move."""
         bases = {self.step.targets[0].name: TARGET_BASE}
-        for number, (tensor, *_) in enumerate(self.step.inputs):
+        for number, (tensor, *_) in enumerate(self.step.inputs.values()):
             base = FURTHER_BASE + number - 1 if number else INPUT_BASE
             if base >= BASE_COUNT:
                 name = tensor.name.split(".")[1]

@@ -131,7 +131,7 @@ def halos(step: Step, operations: Sequence[Operation], dies: Sequence[int]) -> d
 
 def held_places(step: Step, dies: Sequence[int]) -> set[str]:
     """Names of the places that the host reads or writes, or that hold zeros from the first step on."""
-    tensors = (*step.inputs, step.targets, step.predictions, *step.outputs.values(), *step.maps.values())
+    tensors = (*step.inputs.values(), step.targets, step.predictions, *step.outputs.values(), *step.maps.values())
     return {tensor.name for each in tensors for tensor in each} | {
         clear.place.buffer(die).place for clear in step.zeros for die in dies}
 

@@ -121,10 +121,9 @@ class Step(Sharded):
     groups: list[ProcessGroups] = field(default_factory=list)
     #: Tensors that the host reads and writes: what the network's input is given to, one a reader (row numbers for an
     #: embedding, by number of the tensor its table); classes or targets; what the network predicts.
-    #: Each has a tensor a micro-batch, one behind the other in one place.
-    inputs: list[list[Tensor]] = field(default_factory=list)
-    #: By node and place among its inputs what the place of such a tensor is called, in their order.
-    input_places: dict[tuple[int, int], str] = field(default_factory=dict)
+    #: Each has a tensor a micro-batch, one behind the other in one place. Inputs are by node and place among its
+    #: inputs, and tensors are numbered in this order.
+    inputs: dict[tuple[int, int], list[Tensor]] = field(default_factory=dict)
     tables: dict[int, Weights] = field(default_factory=dict)
     #: Of embeddings whose tables servers own, by number of the tensor of their row numbers, what moves.
     lookups: dict[int, Lookups] = field(default_factory=dict)
@@ -155,8 +154,8 @@ class Step(Sharded):
     stage: int | None = None
     micro_batch: int = 0
     forward: bool = True
-    #: Numbers of exchanges that count tiles of all micro-batches, by what they realise.
-    _counted: dict[tuple[ExchangeDefinition, str], int] = field(default_factory=dict)
+    #: Numbers of exchanges that count tiles of all micro-batches, by their names.
+    _counted: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         blocks = self.sharding.blocks
@@ -348,10 +347,9 @@ class Step(Sharded):
         sharding = self.sharding
         if sharding.micro_batches == 1 or int((sharding.words_between(planned) > 0).sum(axis=0).max()) > 1:
             return self.next_exchange()
-        key = planned, name
-        if key not in self._counted:
-            self._counted[key] = self.next_exchange()
-        return self._counted[key]
+        if name not in self._counted:
+            self._counted[name] = self.next_exchange()
+        return self._counted[name]
 
     def write_once(self, words: Written) -> Written:
         """Reserve memory for what the host writes once, on each die other words."""

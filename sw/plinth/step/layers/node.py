@@ -169,12 +169,9 @@ class NodeLayer:
     def network_input(self, place: int) -> Tensor:
         """Reserve a tensor for the network's input at one of its places, and make it known to the host."""
         step, key = self.step, (self.number, place)
-        if key not in step.input_places:
-            step.input_places[key] = "input" if not step.inputs else f"input.{self.node.name}.{place}"
-            step.inputs.append([])
-        tensor = self.tensor(step.input_places[key], *self.network_part(), packed=step.narrow and self.takes_narrow,
-                             moves=True)
-        step.inputs[list(step.input_places).index(key)].append(tensor)
+        name = "input" if next(iter(step.inputs), key) == key else f"input.{self.node.name}.{place}"
+        tensor = self.tensor(name, *self.network_part(), packed=step.narrow and self.takes_narrow, moves=True)
+        step.inputs.setdefault(key, []).append(tensor)
         return tensor
 
     def network_part(self) -> tuple[Region, int, int]:
