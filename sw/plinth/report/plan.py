@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from plinth.files.reports import report
 from plinth.partition.graph import PP, Node
 from plinth.partition.lists import AXES
+from plinth.partition.regions import Splits
 from plinth.partition.stages import stage_digit
 from plinth.plan.plan import Plan
 from plinth.report.canvas import new_figure, png, write_png
@@ -36,9 +37,9 @@ def _look(split: str) -> str:
     return split if stage_digit(split) is None else PP
 
 
-def _looks_of(plan: Plan) -> list[tuple[str, str]]:
-    """What splits of a plan are called, and by which of :data:`LOOKS` they are shown."""
-    used = {_look(split) for vector in plan.splits for split in vector}
+def _looks_of(splits: Splits) -> list[tuple[str, str]]:
+    """What splits are called, and by which of :data:`LOOKS` they are shown."""
+    used = {_look(split) for vector in splits for split in vector}
     return [(f"{look}0, {look}1, ..." if look == PP else look, look) for look in LOOKS if look in used]
 
 
@@ -200,7 +201,8 @@ def show_plan(console: Console, planned: Planned) -> None:
             told = [axis for axis in AXES if getattr(lists, axis) is not None]
             told += ["other owners"] if lists.owners is not None else []
             console.print(f"{node.name} by list: {', '.join(told)}", style="dim", highlight=False)
-    console.print(", ".join(f"{name} {LOOKS[look][0]}" for name, look in _looks_of(plan)), style="dim", highlight=False)
+    console.print(", ".join(f"{name} {LOOKS[look][0]}" for name, look in _looks_of(plan.splits)), style="dim",
+                  highlight=False)
     if touched := touched_line(plan):
         console.print(touched, style="dim", highlight=False)
     totals = new_table(*TOTALS, text=["planner"])
@@ -267,7 +269,8 @@ def plan_png(planned: Planned) -> bytes:
                     f"{size(word * outcome.injected_words)} a step (data: {size(word * data.injected_words)}), "
                     f"{duration(outcome.predicted_seconds)} predicted (data: {duration(data.predicted_seconds)})"
                     + "".join(f"\n{line}" for line in wrap(touched_line(plan), 90)), fontsize=9)
-    if used := _looks_of(plan):
+    # The loss, which stands last, is in no picture.
+    if used := _looks_of(plan.splits[:-1]):
         figure.legend(handles=[Patch(facecolor=LOOKS[look][2], label=f"{name}  {LOOKS[look][0]}")
                                for name, look in used], loc="outside lower center", ncols=1 if across < 12 else
                       len(used), fontsize=8, frameon=False)
