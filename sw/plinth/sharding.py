@@ -200,6 +200,11 @@ def _shown(value: Any) -> str:
     return one_line(repr(value), 60)
 
 
+def are_micro_batches(count: Any, batch: int) -> bool:
+    """Whether a batch divides into so many micro-batches."""
+    return is_integer(count, 1, batch) and batch % count == 0
+
+
 def _are_ranges(part: Any) -> bool:
     """Whether rows of a piece are a tuple of ranges of integers, none of them empty."""
     return isinstance(part, tuple) and all(
@@ -428,7 +433,7 @@ class Sharding:
             raise UserError(f"the plan is for {self.dies} dies, but array {self.array.name!r} has {self.array.dies}")
         if not is_integer(self.batch, 1, MAXIMUM_BATCH):
             raise UserError(f"a batch must be an integer from 1 to {MAXIMUM_BATCH}, not {described(self.batch)}")
-        if not is_integer(self.micro_batches, 1, self.batch) or self.batch % self.micro_batches:
+        if not are_micro_batches(self.micro_batches, self.batch):
             raise UserError(f"a batch of {self.batch} cannot go in {described(self.micro_batches)} micro-batches of as "
                             "many samples each; give a number that divides it")
         check_stages(self.graph, self.splits, self.factors, self.lists, self.micro_batches)

@@ -38,6 +38,7 @@ from plinth.sharding import (
     Sharding,
     Sync,
     Touched,
+    are_micro_batches,
 )
 from plinth.step.copies import copies_of
 from plinth.update.rule import FORMS, PLAIN, check_engines, rule_for
@@ -211,7 +212,7 @@ def plan_from_data(data: Any, graph: PlanGraph, where: str, definition: Network 
             raise UserError(f"{where}: definition is another network than that of the fingerprint; {_AGAIN}")
     splits = _splits(data, graph, where)
     micro_batches = data.get("micro_batches", 1)
-    if not is_integer(micro_batches, 1, MAXIMUM_BATCH) or data["batch"] % micro_batches:
+    if not are_micro_batches(micro_batches, data["batch"]):
         raise UserError(f"{where}: micro_batches must be a number that divides the batch of {data['batch']}, not "
                         f"{described(micro_batches)}; {_AGAIN}")
     if micro_batches == 1:

@@ -52,7 +52,7 @@ from plinth.plan.row_copies import CopyChoice, chosen_copies, named_shares, touc
 from plinth.predict.codes import codes_source
 from plinth.predict.models import MODELS, CountsWords
 from plinth.predict.time import StepCycles, StepTime
-from plinth.sharding import Copies, Gathered, Server, Sharding, Touched
+from plinth.sharding import Copies, Gathered, Server, Sharding, Touched, are_micro_batches
 from plinth.step.copies import copies_of
 from plinth.step.step import Step as BuiltStep
 from plinth.update.rule import PLAIN, UpdateRule
@@ -303,7 +303,7 @@ def plan_network(network: Network, array: Array, *, planner: str = JOINT, model:
         If the planner or the model refuses the array, a list does not fit its layer's splits, or a batch does not
         divide into so many micro-batches.
     """
-    if micro_batches is not None and (not is_integer(micro_batches, 1, batch) or batch % micro_batches):
+    if micro_batches is not None and not are_micro_batches(micro_batches, batch):
         raise UserError(f"a batch of {batch} does not divide into {described(micro_batches)} micro-batches; give a "
                         "number that divides it")
     if lists and planner == PIPELINE:

@@ -2,8 +2,9 @@
 
 The first levels of an array are of stages; inside a stage the other levels split the batch. Layers are cut in as many
 runs as there are stages, so that the longest run takes as little as it can, by what layers compute on a stage's dies.
-Of all numbers of stages and of micro-batches that are tried the shortest predicted step is taken. A step of m micro-batches on s stages takes at least (m + s - 1) / m of what the longest stage
-computes (Narayanan et al., SC 2021, section 2.2.1), so that where that is more than is known no step is walked.
+Of all numbers of stages and of micro-batches that are tried the shortest predicted step is taken. A step of m
+micro-batches on s stages takes at least (m + s - 1) / m of what the longest stage computes (Narayanan et al., SC 2021,
+section 2.2.1), so that where that is more than is known no step is walked.
 """
 
 from collections.abc import Callable, Iterator, Sequence
