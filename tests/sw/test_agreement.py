@@ -196,12 +196,15 @@ def test_counts_are_kept_for_the_same_program(tmp_path: Path, monkeypatch: pytes
     counts = iter(range(100, 110))
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
     monkeypatch.setattr(verilog, "die_digest", lambda die: "verilog")
-    monkeypatch.setattr(steps, "counted_cycles", lambda *_: next(counts))
+    task = steps.UnderWay("fc1.fprop", "matrix", 4, 20.5)
+    monkeypatch.setattr(steps, "counted_step", lambda *_: steps.CountedStep(next(counts), (task,)))
     network, array = NETWORKS["digits-mlp"], ARRAYS["ring-2"]
 
     def kept(rate: Fraction = array.rate, split: str = "dp") -> int:
         here = dataclasses.replace(array, link_rate=rate)
-        return steps.kept_cycles(network, here, lowered_step(network, here, ((split,),) * 3 + (("dp",),)))
+        counted = steps.kept_step(network, here, lowered_step(network, here, ((split,),) * 3 + (("dp",),)))
+        assert counted.tasks == (task,)
+        return counted.cycles
     assert [kept(), kept(), kept(Fraction(1, 8)), kept(split="mp"), kept()] == [100, 100, 101, 102, 100]
     for path in tmp_path.rglob("*.json"):
         path.write_text("{")

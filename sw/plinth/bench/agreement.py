@@ -8,23 +8,24 @@ through the functions behind the commands. The co-simulation runs the plan on th
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from statistics import mean
 from time import monotonic
 from typing import Any
 
 from plinth.array.array import ARRAYS, Array, ring
 from plinth.bench import holdouts
-from plinth.bench.holdouts import FirstMeasurement, HoldoutCase
+from plinth.bench.holdouts import FirstMeasurement, HoldoutCase, Tiles
 from plinth.bench.pool import spread
 from plinth.bench.row import BenchRow
-from plinth.bench.steps import BATCH, kept_cycles, lowered_step, step_plan, text
+from plinth.bench.steps import BATCH, kept_step, lowered_step, step_plan, text
 from plinth.driver.program import program_digest
 from plinth.errors import UserError
 from plinth.names import RINGS
 from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
 from plinth.network.zoo import NETWORKS
-from plinth.partition.graph import from_network
+from plinth.partition.graph import EP, PlanGraph, from_network
 from plinth.partition.regions import Partition, Splits
 from plinth.plan.plan import Plan
 from plinth.plan.planners.mpt import grouped
@@ -39,8 +40,6 @@ AGREED_ARRAYS = ("ring-1", "ring-2", "ring-4", "ring-8", "torus-2x4", "full-2", 
 #: Dies with operands of 16 bits, whose plans are data-parallel, and their arrays.
 NARROW_PRESETS = ("ndp-demo-mixed", "fpga-demo", "hypar-demo-mixed", "hypar-demo-fixed")
 NARROW_ARRAYS = ("ring-1", "ring-2", "ring-4")
-#: Outputs of a tile's side, what is trained, and if gathers are predicted in how many rounds.
-Tiles = tuple[int, str] | tuple[int, str, int]
 #: Winograd layers: network, outputs of a tile's side and what is trained, array; each under all factorings of the dies.
 TILED_CASES: tuple[tuple[str, Tiles, Array], ...] = (
     *((network, tiles, ring(dies, preset="ndp-demo-winograd")) for dies in (4, 8)
@@ -180,8 +179,8 @@ def compare(step: AgreementCase) -> Agreement:
         If a tool fails.
     """
     program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule, step.lists, step.copies)
-    return Agreement(step, kept_cycles(step.definition, step.array, program, step.batch), simulated_cycles(step),
-                     predicted_cycles(step), program_digest(program))
+    counted = kept_step(step.definition, step.array, program, step.batch).cycles
+    return Agreement(step, counted, simulated_cycles(step), predicted_cycles(step), program_digest(program))
 
 
 def plans(asked: tuple[str, Array]) -> dict[Splits, tuple[str, ...]]:
@@ -224,12 +223,17 @@ def arrangements(asked: tuple[str, Tiles, Array]) -> dict[Splits, tuple[str, ...
     and the plan of `mpt`, each with its names."""
     name, tiles, array = asked
     graph = from_network(_network(name, tiles))
-    names: dict[Splits, tuple[str, ...]] = {}
-    for levels in range(array.levels + 1):
-        groups = 1 << levels
-        names[grouped(graph, array, levels)] = (f"{groups} x {array.dies // groups}",)
+    names = {splits: (title,) for title, splits in _factored(graph, array).items()}
     chosen = SPLITTERS["mpt"](task(graph, array, "exact", TILED_BATCH, rule_for(array.die_parameters()).form))
-    return names | {chosen: (*names.get(chosen, ()), "mpt")}
+    return {**names, chosen: (*names.get(chosen, ()), "mpt")}
+
+
+def _factored(graph: PlanGraph, array: Array) -> dict[str, Splits]:
+    """Each factoring of an array into groups x clusters for all Winograd layers, by "2 x 4"."""
+    plans = [grouped(graph, array, levels) for levels in range(array.levels + 1)]
+    groups = [max(prod(factor for split, factor in zip(vector, array.factors, strict=True) if split == EP)
+                  for vector in splits) for splits in plans]
+    return {f"{count} x {array.dies // count}": splits for count, splits in zip(groups, plans, strict=True)}
 
 
 def _tiled(only: str) -> list[AgreementCase]:
@@ -245,16 +249,19 @@ def _held_out(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list
     planners give them today."""
     cases = [case for case in holdouts.CASES
              if only in f"{HOLDOUTS}/{case.network}/{case.array.preset}/{case.array.name}"]
-    fresh = [case for case in cases if case.key not in known or case.planner not in SPLITTERS]
+    fresh = [case for case in cases if case.key not in known or (case.planner in PLANNERS and
+                                                                 case.planner not in SPLITTERS)]
     plans = {fresh[place]: plan for place, plan in spread(_planned, fresh)} if fresh else {}
     found = [plans[case] if case in plans else (known[case.key].splits, ()) for case in cases]
-    return [AgreementCase(case.network, case.array, splits, (case.planner,), case.batch, case, lists=lists)
+    return [AgreementCase(case.network, case.array, splits, (case.planner,), case.batch, case, case.tiles, lists)
             for case, (splits, lists) in zip(cases, found, strict=True)]
 
 
 def _planned(case: HoldoutCase) -> tuple[Splits, Partition]:
-    """What its planner gives today."""
-    graph = from_network(holdouts.NETWORKS[case.network])
+    """What its planner gives today, or its groups and clusters."""
+    graph = from_network(_network(case.network, case.tiles) if case.tiles else holdouts.NETWORKS[case.network])
+    if case.planner not in PLANNERS:
+        return _factored(graph, case.array)[case.planner], ()
     return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
 
 
@@ -275,8 +282,8 @@ def steps_called(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> l
 
 
 def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[Agreement]:
-    """All steps of :func:`steps_called`, spread over the processors; hold-outs, which begin, stand last. If all are
-    measured, what was never measured of hold-outs before is written to their file, in a checkout.
+    """All steps of :func:`steps_called`, spread over the processors; hold-outs, which begin, stand last. In a checkout
+    what was never measured of them before is written to their file.
 
     Raises
     ------
@@ -294,7 +301,7 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
         left = (monotonic() - begin) / number * (len(steps) - number) / 60
         say(f"{number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}: {100 * agreement.error:+.1f} %")
     measured = [agreement for agreement in agreements if agreement]
-    if not only and checkout() is not None:
+    if checkout() is not None:
         holdouts.write_first([
             (agreement.step.case, FirstMeasurement(agreement.step.splits, agreement.program, agreement.counted,
                                                    agreement.simulated, agreement.predicted))
@@ -350,7 +357,7 @@ def holdout_table(agreements: Sequence[Agreement]) -> str:
         step, cells = agreement.step, [
             f"{when.counted:,} | {100 * when.error:+.1f} % | {100 * when.prediction_error:+.1f} %"
             for when in (agreement.at_first, agreement)]
-        lines.append(f"| {step.network} | {step.batch} | `{step.array.preset}` | {step.array.name} | "
+        lines.append(f"| {step.title} | {step.batch} | `{step.array.preset}` | {step.array.name} | "
                      f"{step.array.rate} | {step.planned} | {step.rule.title} | {' | '.join(cells)} |")
     lines += ["", f"{len(steps)} hold-outs, first measurement, {_errors([agreement.at_first for agreement in steps])}; "
                   f"today, {_errors(steps)}."]
@@ -376,14 +383,21 @@ def regrets(agreements: Sequence[Agreement]) -> list[tuple[float, Agreement]]:
 
 def rows(agreements: Sequence[Agreement]) -> list[BenchRow]:
     """Mean and worst error of what is simulated, of the grid, of hold-outs as first measured and of steps with Winograd
-    layers, and of what is predicted of all; and what a choice by predictions costs."""
+    layers, and of what is predicted of all; of the second set of hold-outs both as they are today, and of its Winograd
+    layers; and what a choice by predictions costs."""
     detail = {"steps": [agreement.to_data() for agreement in agreements]}
     first = [agreement.at_first for agreement in agreements]
     grid, tiled, others = ([agreement for agreement in first if kind(agreement.step)] for kind in (
-        lambda step: not step.case and not step.tiles, lambda step: step.tiles, lambda step: step.case))
+        lambda step: not step.case and not step.tiles, lambda step: not step.case and step.tiles,
+        lambda step: step.case and not step.case.second))
+    second = [agreement for agreement in agreements if agreement.step.case and agreement.step.case.second]
+    second_tiled = [agreement for agreement in second if agreement.step.tiles]
     bench_rows = []
     for name, what, steps in (("agreement_error", "simulated", grid), ("agreement_holdout", "simulated", others),
-                              ("agreement_mpt", "simulated", tiled), ("prediction_error", "predicted", first)):
+                              ("agreement_mpt", "simulated", tiled), ("prediction_error", "predicted", first),
+                              ("holdout_simulated", "simulated", second), ("holdout_predicted", "predicted", second),
+                              ("holdout_tiles_simulated", "simulated", second_tiled),
+                              ("holdout_tiles_predicted", "predicted", second_tiled)):
         if steps:
             errors = [abs(agreement.error if what == "simulated" else agreement.prediction_error)
                       for agreement in steps]
@@ -403,5 +417,7 @@ def agreement_errors() -> list[BenchRow]:
 
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[BenchRow]]] = dict.fromkeys(
-    (f"{name}_{which}" for name in ("agreement_error", "agreement_holdout", "agreement_mpt", "prediction_error")
+    (f"{name}_{which}" for name in ("agreement_error", "agreement_holdout", "agreement_mpt", "prediction_error",
+                                    "holdout_simulated", "holdout_predicted", "holdout_tiles_simulated",
+                                    "holdout_tiles_predicted")
      for which in ("mean", "worst")), agreement_errors) | {"ranking_regret_worst": agreement_errors}

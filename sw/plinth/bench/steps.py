@@ -1,8 +1,9 @@
 """Training steps under plans: how their cycles are counted, and what a hybrid plan is worth."""
 
 import json
-from collections.abc import Callable
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -85,31 +86,85 @@ def built(array: Array) -> DieParameters:
     return replace(parameters, link_rate=preset(array.preset).link_rate)
 
 
-def counted_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
-    """Cycles of the first step of a training run on co-simulated dies."""
+@dataclass(frozen=True)
+class UnderWay:
+    """Tasks of one operation.
+
+    Attributes
+    ----------
+    name, engine : str
+        As :func:`operation_of` says; the engine's name in small letters.
+    tasks : int
+        On all dies.
+    cycles : float
+        In which one of them is under way on a die, summed over dies.
+    """
+
+    name: str
+    engine: str
+    tasks: int
+    cycles: float
+
+
+@dataclass(frozen=True)
+class CountedStep:
+    """What a step takes on the RTL, and its tasks by name."""
+
+    cycles: int
+    tasks: tuple[UnderWay, ...]
+
+
+def under_way(spans: Iterable[tuple[float, float]]) -> float:
+    """How much of time some spans cover, each from a begin to an end."""
+    covered, last = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        covered += max(0.0, end - max(begin, last))
+        last = max(last, end)
+    return covered
+
+
+def operation_of(task: str) -> str:
+    """The name of the operation that a task is of: up to a bracket, without numbers of parts."""
+    return re.sub(r"(\.\d+)+$", "", task.partition("[")[0])
+
+
+def _by_name(driver: Driver, dies: int) -> Iterator[UnderWay]:
+    """The tasks of the last step."""
+    spans: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
+    for die in range(dies):
+        for record in driver.records(die):
+            key = operation_of(record.task), record.engine.name.lower()
+            spans.setdefault(key, [[] for _ in range(dies)])[die].append((record.start, record.end))
+    for (name, engine), by_die in spans.items():
+        yield UnderWay(name, engine, sum(map(len, by_die)), sum(map(under_way, by_die)))
+
+
+def counted_step(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> CountedStep:
+    """The first step of a training run on co-simulated dies."""
     die = built(array)
     words = memory_words(die)
     dies, _ = cosim_array(die, array.dies, words, links=array.timed())
     driver = Driver(dies, program, memory_words=words, links=array)
     session = Session(network, _samples(network, batch), program, driver, None, None, batch, 0)
     session.load_parameters(initial_parameters(network, 0))
-    return int(next(iter(session.epoch(0))).cycles)
+    return CountedStep(int(next(iter(session.epoch(0))).cycles), tuple(_by_name(driver, array.dies)))
 
 
-def kept_cycles(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> int:
-    """Count the cycles of a step as :func:`counted_cycles` does, once for the same Verilog, harness, program and links:
-    counts lie in the cache, so that a measurement that was ended goes on where it was."""
+def kept_step(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> CountedStep:
+    """Count a step as :func:`counted_step` does, once for the same Verilog, harness, program and links: counts lie in
+    the cache, so that a measurement that was ended goes on where it was."""
     die = built(array)
     key = (verilog.die_digest(die), verilog.harness_digest(), program_digest(program), array.timed(),
            str(array.rate), array.directed_rates.tolist(), network.name, batch,
            *((array.route_table, str(array.port_rates)) if array.routes or array.has_rates else ()))
     folder = cache_root() / "agreement" / digest(repr(key))
-    with verilog.tool_errors(), cached_folder(folder, "cycles.json") as scratch:
+    with verilog.tool_errors(), cached_folder(folder, "step.json") as scratch:
         if scratch is not None:
-            write_json(scratch / "cycles.json", {
-                "cycles": counted_cycles(network, array, program, batch), "network": network.name, "batch": batch,
+            write_json(scratch / "step.json", {
+                **asdict(counted_step(network, array, program, batch)), "network": network.name, "batch": batch,
                 "array": array.name, "preset": array.preset})
-    return int(json.loads((folder / "cycles.json").read_text(encoding="utf-8"))["cycles"])
+    counted = json.loads((folder / "step.json").read_text(encoding="utf-8"))
+    return CountedStep(int(counted["cycles"]), tuple(UnderWay(**task) for task in counted["tasks"]))
 
 
 class Counter:
@@ -123,7 +178,7 @@ class Counter:
         key = network, array.name, array.preset, array.rate, splits
         if key not in self._counted:
             definition = NETWORKS[network]
-            self._counted[key] = counted_cycles(definition, array, lowered_step(definition, array, splits))
+            self._counted[key] = counted_step(definition, array, lowered_step(definition, array, splits)).cycles
         return self._counted[key]
 
 

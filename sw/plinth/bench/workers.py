@@ -8,7 +8,7 @@ from typing import Any
 
 from plinth.array.array import Array
 from plinth.bench.row import BenchRow
-from plinth.bench.steps import kept_cycles, lowered_step, text
+from plinth.bench.steps import kept_step, lowered_step, text
 from plinth.network.layers import Convolution, Dense, Flatten, Layer, Relu, Shape, SoftmaxCrossEntropy
 from plinth.network.network import Network
 from plinth.partition.graph import from_network
@@ -66,7 +66,7 @@ def late_layers(channels: int, side: int, winograd: int | str = 2, weights: str 
 
 def counted(network: Network, array: Array, splits: Splits) -> int:
     """Cycles of a step on co-simulated dies."""
-    return kept_cycles(network, array, lowered_step(network, array, splits, BATCH), BATCH)
+    return kept_step(network, array, lowered_step(network, array, splits, BATCH), BATCH).cycles
 
 
 def mpt_speedup_rtl(count: Callable[[Network, Array, Splits], int] = counted) -> list[BenchRow]:

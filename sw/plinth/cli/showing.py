@@ -33,10 +33,12 @@ def bench(only: str | None, as_json: bool) -> None:
 @cli.command()
 @click.option("--only", default="", metavar="TEXT", help="steps whose [hold-outs/]network/preset/array contains this; "
               "or 'network', traffic alone, or 'models', of the simulator; no page is written without --out")
+@click.option("--tasks", is_flag=True, help="compare the tasks of these steps by name instead: where simulated cycles "
+              "differ most from co-simulated ones; no page is written")
 @click.option("--out", type=OutputFile(), help="page whose tables are replaced, or that is made; default: "
               "docs/agreement.md of a checkout, or agreement.md in the build folder")
 @click.option("--json", "as_json", is_flag=True, help="print JSON, nothing else")
-def agreement(only: str, out: Path | None, as_json: bool) -> None:
+def agreement(only: str, tasks: bool, out: Path | None, as_json: bool) -> None:
     """Compare simulated and predicted with co-simulated cycles of steps; the tables go into a page."""
     from plinth.bench import agreement as steps
     from plinth.bench import models, network
@@ -44,6 +46,9 @@ def agreement(only: str, out: Path | None, as_json: bool) -> None:
     from plinth.bench.row import rows_report
     from plinth.output import check_writable
 
+    if tasks:
+        _compare_tasks(only, out, as_json)
+        return
     page = out if out or only else default_page(steps.PAGE)
     check_writable(page)
     with Activity("comparing steps") as activity:
@@ -62,6 +67,23 @@ def agreement(only: str, out: Path | None, as_json: bool) -> None:
 
         print_markdown(new_console(), "\n\n".join(tables.values()))
         _name_page(page)
+
+
+def _compare_tasks(only: str, out: Path | None, as_json: bool) -> None:
+    from plinth.bench import models, network, tasks
+    from plinth.bench.row import rows_report
+    from plinth.errors import UserError
+    from plinth_hw.terminal.table import print_markdown
+
+    if out is not None or only in (network.TABLE, models.TABLE):
+        raise UserError("--tasks compares tasks of steps, and writes no page: leave out --out, and give a step's "
+                        "network/preset/array by --only")
+    with Activity("comparing tasks") as activity:
+        differences = tasks.measure(activity.say, only)
+    if as_json:
+        print_json(rows_report(row.to_data() for row in tasks.rows(differences)))
+    else:
+        print_markdown(new_console(), tasks.table(differences))
 
 
 @cli.command()

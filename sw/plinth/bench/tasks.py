@@ -1,0 +1,138 @@
+"""Where a simulated step differs from the counted one: tasks of one name, on the RTL and in the simulator.
+
+The tasks of an operation have its name. What they take is the time in which at least one of them is under way on a die,
+by completion records and by what the simulator started and ended, summed over dies: of tasks that overlap it counts
+once. A task that is under way may wait: a sender for links and the memory of its receiver, a reduction for its ring.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+from typing import NamedTuple
+
+from plinth.bench import holdouts
+from plinth.bench.agreement import AgreementCase, steps_called
+from plinth.bench.pool import spread
+from plinth.bench.row import BenchRow
+from plinth.bench.steps import kept_step, lowered_step, operation_of, under_way
+from plinth.errors import UserError
+from plinth.simulate.step import Simulated, simulated
+
+#: Rows of a table.
+MOST_ROWS = 40
+#: What the simulator does of a task: its own activity, or one of a vector task's three or of what begins a tile's.
+_ACTIVITY = re.compile(r"(?P<task>.*?)@(?P<die>\d+)( \(\d+\))?( load| compute| store| begin| set)?")
+
+
+class TaskName(NamedTuple):
+    """What tasks are told apart by: what their names begin with, and their engine."""
+
+    task: str
+    engine: str
+
+
+@dataclass(frozen=True)
+class TaskDifference:
+    """Tasks of one name of a step.
+
+    Attributes
+    ----------
+    step : AgreementCase
+    name : TaskName
+    tasks : int
+        On all dies.
+    counted, simulated : float
+        Cycles in which one of them is under way, a die: sums over all dies, divided by how many there are.
+    whole : int
+        Counted cycles of the step.
+    """
+
+    step: AgreementCase
+    name: TaskName
+    tasks: int
+    counted: float
+    simulated: float
+    whole: int
+
+    @property
+    def share(self) -> float:
+        """The difference as a share of the step."""
+        return (self.simulated - self.counted) / self.whole
+
+
+def simulated_tasks(step: Simulated) -> dict[tuple[str, int], float]:
+    """Cycles in which tasks of a name are under way, by name and die, of a step that was simulated task by task."""
+    result, cycle = step.result, 1 / (float(step.array.clock_mhz) * 1e6)
+    rings = {activity.name: start for activity, start in zip(step.work.activities, result.starts.tolist(), strict=True)
+             if activity.name.startswith("ring ")}
+    spans: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for activity, start, done in zip(step.work.activities, result.starts.tolist(), result.dones.tolist(), strict=True):
+        match = _ACTIVITY.fullmatch(activity.name)
+        if match is not None:
+            # A reduction begins with its ring's message.
+            begin = min((start, *(rings[wait.counter] for wait in activity.waits if wait.counter in rings)))
+            spans.setdefault((operation_of(match["task"]), int(match["die"])), []).append((begin / cycle, done / cycle))
+    return {key: under_way(some) for key, some in spans.items()}
+
+
+def compare(step: AgreementCase) -> list[TaskDifference]:
+    """The tasks of a step on the RTL, unless they were counted before, and simulated.
+
+    Raises
+    ------
+    UserError
+        If the step is not simulated task by task, or a tool fails.
+    """
+    run = simulated(step.plan, step.array)
+    if run.work.grouped:
+        raise UserError(f"{step.name} has no tasks to compare: it is simulated in groups, as {run.work.grouped}; "
+                        "choose a smaller step")
+    program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule, step.lists, step.copies)
+    counted = kept_step(step.definition, step.array, program, step.batch)
+    mine: dict[str, float] = {}
+    for (name, _), cycles in simulated_tasks(run).items():
+        mine[name] = mine.get(name, 0.0) + cycles
+    return [TaskDifference(step, TaskName(task.name, task.engine), task.tasks, task.cycles / step.array.dies,
+                           mine.get(task.name, 0.0) / step.array.dies, counted.cycles) for task in counted.tasks]
+
+
+def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[TaskDifference]:
+    """The tasks of all steps whose name contains ``only``, spread over the processors; the largest differences, as
+    shares of their steps, first.
+
+    Raises
+    ------
+    UserError
+        If nothing is called so, a step is not simulated task by task, or a tool fails.
+    """
+    say("planning")
+    steps = steps_called(only, holdouts.first_measured())
+    differences: list[TaskDifference] = []
+    begin = monotonic()
+    for number, (place, some) in enumerate(spread(compare, steps), 1):
+        differences += some
+        left = (monotonic() - begin) / number * (len(steps) - number) / 60
+        say(f"tasks, {number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}")
+    return sorted(differences, key=lambda difference: -abs(difference.share))
+
+
+def table(differences: Sequence[TaskDifference]) -> str:
+    """The largest differences as a Markdown table."""
+    lines = ["| step | task | engine | tasks | counted | simulated | of the step |",
+             "| --- | --- | --- | ---: | ---: | ---: | ---: |"]
+    lines += [f"| {difference.step.name} | {difference.name.task} | {difference.name.engine} | {difference.tasks:,} | "
+              f"{difference.counted:,.0f} | {difference.simulated:,.0f} | {100 * difference.share:+.1f} % |"
+              for difference in differences[:MOST_ROWS]]
+    left = len(differences) - MOST_ROWS
+    return "\n".join([*lines, *(["", f"{left:,} more differ by less."] if left > 0 else [])])
+
+
+def rows(differences: Iterable[TaskDifference]) -> list[BenchRow]:
+    """The largest difference, with all of them as its details."""
+    each = list(differences)
+    detail = {"tasks": [{"step": difference.step.name, "task": difference.name.task, "engine": difference.name.engine,
+                         "tasks": difference.tasks, "counted_cycles": difference.counted,
+                         "simulated_cycles": difference.simulated, "share": difference.share} for difference in each]}
+    return [BenchRow("task_difference_worst", abs(each[0].share), "|simulated - counted| / counted step",
+                     f"{each[0].name.task} of {each[0].step.name}", detail)]
