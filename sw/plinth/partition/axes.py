@@ -134,7 +134,7 @@ class Region:
         return process_groups(OWNERS, rest, factors, self.owners)
 
 
-def _aligned(left: Region, right: Region, axis: str) -> bool:
+def aligned(left: Region, right: Region, axis: str) -> bool:
     """Whether positions of an axis are the same indices in both, and each index has one position."""
     order = left.orders.get(axis)
     return order == right.orders.get(axis) and not isinstance(order, Cover)
@@ -142,7 +142,7 @@ def _aligned(left: Region, right: Region, axis: str) -> bool:
 
 def _meeting(axis: str, size: int, left: Region, right: Region, factors: Factors) -> Integers:
     """Elements of an axis that die s (row) has of the left and die t (column) of the right."""
-    if not _aligned(left, right, axis):
+    if not aligned(left, right, axis):
         numbers = left.numbers(axis, factors)[:, None], right.numbers(axis, factors)
         return shared(size, left.cuts(axis), right.cuts(axis), factors)[numbers]
     low, high = left.bounds(axis, size, factors)
@@ -152,7 +152,7 @@ def _meeting(axis: str, size: int, left: Region, right: Region, factors: Factors
 
 def sent(axis: str, size: int, left: Region, right: Region, factors: Factors, die: int) -> Integers:
     """Elements of an axis that a die has of one region, and each die of another."""
-    if not _aligned(left, right, axis):
+    if not aligned(left, right, axis):
         row = left.numbers(axis, factors)[die], right.numbers(axis, factors)
         return shared(size, left.cuts(axis), right.cuts(axis), factors)[row]
     low, high = left.bounds(axis, size, factors)
@@ -187,7 +187,7 @@ def pattern(source: Region, target: Region, sizes: Sizes, factors: Factors) -> I
 @lru_cache(maxsize=1 << 16)
 def common(axis: str, size: int, left: Region, right: Region, factors: Factors) -> Integers:
     """Elements of an axis that each die has of both regions."""
-    if not _aligned(left, right, axis):
+    if not aligned(left, right, axis):
         numbers = left.numbers(axis, factors), right.numbers(axis, factors)
         return shared(size, left.cuts(axis), right.cuts(axis), factors)[numbers]
     low, high = left.bounds(axis, size, factors)
@@ -199,7 +199,7 @@ def common(axis: str, size: int, left: Region, right: Region, factors: Factors) 
 def alike(left: Region, right: Region, sizes: Sizes, factors: Factors) -> bool:
     """Whether each die has the same of both regions, in the same order."""
     for axis, size in sizes:
-        if _aligned(left, right, axis):
+        if aligned(left, right, axis):
             same = all(map(np.array_equal, left.bounds(axis, size, factors), right.bounds(axis, size, factors)))
         else:
             both = common(axis, size, left, right, factors)

@@ -19,6 +19,7 @@ from plinth.partition.axes import CHANNELS, KEPT_DIES, SAMPLES, Region, Sizes, p
 from plinth.partition.cuts import parts
 from plinth.partition.exchanges import ExchangeFlow, flow_words
 from plinth.partition.groups import ProcessGroups
+from plinth.partition.pairs import Pairs, pairs
 from plinth_hw.isa.parameters import preset
 
 Floats = NDArray[np.float64]
@@ -127,37 +128,26 @@ class Links:
         capacity = 2 * sum(float(link.rate) for link in array.links)
         return mean / capacity if capacity else 0.0, longest
 
-    def _load(self, words: Floats, tiles: bool = True) -> Load:
-        """What words ``[sender, receiver]`` that are sent at once take on the links, as tiles or as chunks."""
-        flat, array = words.reshape(-1), self.array.for_tiles if tiles else self.array
+    def _load(self, moved: Pairs, tiles: bool = True) -> Load:
+        """What words that are sent at once take on the links, as tiles or as chunks."""
+        array = self.array.for_tiles if tiles else self.array
+        routes, (at, to, words) = array.all_routes, moved
         if array.dies > KEPT_DIES:
-            return self._sparse_load(flat, array)
-        ways, pairs = self._tile_routes if tiles else self._routes, np.flatnonzero(flat)
-        links, over = len(array.all_routes.links), ways[pairs]
-        loads = np.bincount(over.reshape(-1), np.repeat(flat[pairs], ways.shape[1]), links + 1)
-        return self._loaded(loads[:links].astype(np.float64), pairs, array)
-
-    @staticmethod
-    def _sparse_load(flat: Floats, array: Array) -> Load:
-        """The same over an array's ways, of pairs that send something alone."""
-        routes, dies, pairs = array.all_routes, array.dies, np.flatnonzero(flat)
-        loads = np.zeros(len(routes.links))
-        for pair, over in routes.walk(pairs // dies, pairs % dies):
-            np.add.at(loads, over, flat[pairs[pair]])
-        return Links._loaded(loads, pairs, array)
-
-    @staticmethod
-    def _loaded(loads: Floats, pairs: NDArray[np.int64], array: Array) -> Load:
-        """What words on each link take, which ``pairs`` of dies send."""
-        hops, latencies = (table.reshape(-1)[pairs]
-                           for table in (array.all_routes.hops[:array.dies], array.route_latencies))
+            loads: Floats = np.zeros(len(routes.links))
+            for pair, over in routes.walk(at, to):
+                loads += np.bincount(over, words[pair], len(loads))
+        else:
+            ways = (self._tile_routes if tiles else self._routes)[at * array.dies + to]
+            loads = np.bincount(ways.reshape(-1), np.repeat(words, ways.shape[1]),
+                                len(routes.links) + 1)[:-1].astype(np.float64)
+        hops, latencies = routes.hops[at, to], array.route_latencies[at, to]
         return Load(float((loads / array.directed_rates).max(initial=0.0)), int(hops.max(initial=0)),
                     float(latencies.max(initial=0)))
 
     def _pattern_loads(self, source: Region, target: Region, sizes: Sizes) -> tuple[Load, Load]:
         """There, and back."""
-        words = pattern(source, target, sizes, self.factors).astype(np.float64)
-        return self._load(words), self._load(words.T)
+        moved = pairs(source, target, sizes, self.factors)
+        return self._load(moved), self._load(moved.back)
 
     def _common_parts(self, source: Region, target: Region) -> tuple[int, int]:
         """Parts of samples and of channels that divide evenly into those of both regions."""
@@ -226,13 +216,13 @@ class Links:
         same."""
         dies = len(words)
         if dies > TURNS:
-            whole = self._load(words)
+            whole = self._load(Pairs.of(words))
             return [(Load(whole.cycles / (dies - 1), 1, self.mean_latency), 0)] * (dies - 1)
         loads, senders = [], np.arange(dies)
         for turn in range(1, dies):
             moved = np.zeros_like(words)
             moved[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
-            load = self._load(moved)
+            load = self._load(Pairs.of(moved))
             loads.append((Load(load.cycles, max(1, load.hops), load.latency if load.hops else self.mean_latency),
                           self._lanes[turn]))
         return loads
@@ -249,18 +239,13 @@ class Links:
 
     def _ring_load(self, rings: ProcessGroups, some: tuple[int, ...] | None) -> tuple[float, float]:
         """Of a message of one word in all rings, or some: cycles of the most loaded link, and of latencies around."""
-        dies, size, members = self.array.dies, rings.size, np.array(rings.members)
+        size, members = rings.size, np.array(rings.members)
         members = members if some is None else members[list(some)]
         at, to, share = members.reshape(-1), np.roll(members, -1, axis=1).reshape(-1), 2 * (size - 1) / size
         latency = float(self.array.ring_latency(members))
-        if dies > KEPT_DIES:
-            loads = np.zeros(len(self.array.all_routes.links))
-            for _, over in self.array.all_routes.walk(at, to):
-                np.add.at(loads, over, share)
-            return float((loads / self.array.directed_rates).max(initial=0.0)), latency
-        words = np.zeros((dies, dies))
-        words[at, to] = share
-        return self._load(words, tiles=False).cycles, latency
+        apart = at != to
+        moved = Pairs(at[apart], to[apart], np.full(int(apart.sum()), share))
+        return self._load(moved, tiles=False).cycles, latency
 
     def ring(self, rings: ProcessGroups, words: int) -> float:
         """Cycles of the reduction of messages of ``words`` in all rings."""
