@@ -237,11 +237,12 @@ def test_counts_are_kept_for_the_same_program(tmp_path: Path, monkeypatch: pytes
 def test_the_page_is_written_in_place(tmp_path: Path) -> None:
     page = tmp_path / "agreement.md"
     page.write_text("before\n<!-- agreement -->\nold\n<!-- /agreement -->\nmiddle\n<!-- hold-outs -->\n"
-                    "<!-- /hold-outs -->\nafter\n")
+                    "<!-- /hold-outs -->\nafter\n<!-- second-hold-outs -->\n<!-- /second-hold-outs -->\n")
     for _ in range(2):
         write_tables(page, agreement.tables(STEPS))
     assert page.read_text() == (f"before\n<!-- agreement -->\n{agreement.table(STEPS)}\n<!-- /agreement -->\nmiddle\n"
-                                f"<!-- hold-outs -->\n{agreement.NONE}\n<!-- /hold-outs -->\nafter\n")
+                                f"<!-- hold-outs -->\n{agreement.NONE}\n<!-- /hold-outs -->\nafter\n"
+                                f"<!-- second-hold-outs -->\n{agreement.NONE}\n<!-- /second-hold-outs -->\n")
     page.write_text("nothing")
     with pytest.raises(UserError, match="has no lines <!-- agreement -->, which should stand once"):
         write_tables(page, agreement.tables(STEPS))
@@ -254,6 +255,7 @@ def test_a_page_that_is_not_there_begins_with_the_tables(tmp_path: Path) -> None
     assert page.read_text() == "\n".join([
         "<!-- agreement -->", agreement.table(STEPS), "<!-- /agreement -->", "",
         "<!-- hold-outs -->", agreement.NONE, "<!-- /hold-outs -->", "",
+        "<!-- second-hold-outs -->", agreement.NONE, "<!-- /second-hold-outs -->", "",
         "<!-- network -->", "| new |", "<!-- /network -->", ""])
 
 

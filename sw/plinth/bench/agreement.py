@@ -50,7 +50,7 @@ TILED_CASES: tuple[tuple[str, Tiles, Array], ...] = (
 TILED_BATCH = 64
 #: The page of the tables, and their markers.
 PAGE = "agreement.md"
-GRID, HOLDOUTS, NONE = "agreement", "hold-outs", "None was measured."
+GRID, HOLDOUTS, SECOND, NONE = "agreement", "hold-outs", "second-hold-outs", "None was measured."
 
 
 @dataclass(frozen=True)
@@ -345,9 +345,9 @@ def table(agreements: Sequence[Agreement]) -> str:
     return "\n".join(lines)
 
 
-def holdout_table(agreements: Sequence[Agreement]) -> str:
-    """The comparisons of the hold-outs, as first measured and today, as a Markdown table."""
-    steps = [agreement for agreement in agreements if agreement.step.case]
+def holdout_table(agreements: Sequence[Agreement], second: bool = False) -> str:
+    """The comparisons of the first or second set of hold-outs, as first measured and today, as a Markdown table."""
+    steps = [agreement for agreement in agreements if agreement.step.case and agreement.step.case.second == second]
     if not steps:
         return NONE
     lines = ["| network | batch | preset | array | words a cycle | planner | update | counted first | simulated | "
@@ -359,14 +359,18 @@ def holdout_table(agreements: Sequence[Agreement]) -> str:
             for when in (agreement.at_first, agreement)]
         lines.append(f"| {step.title} | {step.batch} | `{step.array.preset}` | {step.array.name} | "
                      f"{step.array.rate} | {step.planned} | {step.rule.title} | {' | '.join(cells)} |")
-    lines += ["", f"{len(steps)} hold-outs, first measurement, {_errors([agreement.at_first for agreement in steps])}; "
-                  f"today, {_errors(steps)}."]
+    for what, some in (("hold-outs", steps), ("of these with Winograd layers",
+                                              [agreement for agreement in steps if agreement.step.tiles])):
+        if some:
+            lines += ["", f"{len(some)} {what}, first measurement, "
+                          f"{_errors([agreement.at_first for agreement in some])}; today, {_errors(some)}."]
     return "\n".join(lines)
 
 
 def tables(agreements: Sequence[Agreement]) -> dict[str, str]:
     """Tables of the page, by their markers."""
-    return {GRID: table(agreements), HOLDOUTS: holdout_table(agreements)}
+    return {GRID: table(agreements), HOLDOUTS: holdout_table(agreements),
+            SECOND: holdout_table(agreements, second=True)}
 
 
 def regrets(agreements: Sequence[Agreement]) -> list[tuple[float, Agreement]]:

@@ -22,6 +22,8 @@ BENCH_NAMES = ("gemm_utilisation", "gemm_core_utilisation", "fixed_gemm_utilisat
                "rs_dram_words_per_mac", "systolic_dram_words_per_mac", "simulate_vgg_e_16_seconds",
                "simulate_vgg_e_1024_seconds", "agreement_error_mean", "agreement_error_worst",
                "agreement_holdout_mean", "agreement_holdout_worst", "agreement_mpt_mean", "agreement_mpt_worst",
+               *(f"holdout_{tiles}{what}_{which}" for tiles in ("", "tiles_") for what in ("simulated", "predicted")
+                 for which in ("mean", "worst")),
                "prediction_error_mean", "prediction_error_worst", "ranking_regret_worst", "grouped_error_mean",
                "grouped_error_worst", "network_error_mean", "network_error_worst", "prediction_false_drops",
                *(f"{row}_{kind}" for kind in ("f23_2d", "f23_1d", "f43_2d", "f43_1d")

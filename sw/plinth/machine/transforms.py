@@ -1,6 +1,7 @@
 """Cycles of the stages that make Winograd tiles of maps, or maps of tiles, and send parts to several dies
 (docs/winograd.md)."""
 
+from math import gcd
 from typing import NamedTuple
 
 from plinth.machine.memory import row_words
@@ -36,15 +37,26 @@ def _turned(parameters: DieParameters, columns: int) -> int:
     return -(-columns // parameters.beat_words) * place_flits(parameters, min(columns, parameters.beat_words))
 
 
+def _across_flits(parameters: DieParameters, columns: int) -> tuple[float, float]:
+    """Flits more that a place takes as it is read, and as it is written, where words begin within a flit, in the mean
+    over the lanes where places of so many words, one behind the other, begin. What is read has one more to fill the
+    first flit with; what is written has one more where a block's words reach over as many more."""
+    flit, beat = parameters.flit_words, parameters.beat_words
+    lanes = range(0, flit, gcd(columns, flit))
+    blocks = [min(beat, columns - first) for first in range(0, columns, beat)]
+    written = sum(-(-(lane + words) // flit) - -(-words // flit) for lane in lanes for words in blocks)
+    return 1 - 1 / len(lanes), written / len(lanes)
+
+
 class TransformBlocks(NamedTuple):
-    """Sizes of what a descriptor of a transform does: tiles, and words of a place; places of a window, what is made of
-    them one way, and of a tile; of these how many are read, and written."""
+    """Sizes of what a descriptor of a transform does: tiles, and words of a place; places of a window or tile as it
+    comes in, what is made of them one way, and as it goes out; of these how many are read, and written."""
 
     tiles: float
     columns: int
-    places: int
+    taken: int
     middle: int
-    elements: int
+    made: int
     read: float
     written: float
 
@@ -61,13 +73,14 @@ def blocks_cost(parameters: DieParameters, blocks: TransformBlocks, leaves: bool
     added : bool
         To what the map holds.
     """
-    tiles, columns, places, middle, elements, read, written = blocks
+    tiles, columns, taken, middle, made, read, written = blocks
     within = parameters.within
     block = place_flits(within, min(columns, parameters.beat_words))
     moved = place_flits(parameters if leaves else within, columns)
     pieces, words = -(-columns // parameters.beat_words), row_words(parameters, columns)
-    begin = float(STAGES_CYCLES + (places + middle + elements) * block)
-    alone = begin + tiles * max(places, elements) * _turned(within, columns)
+    begin, turned = float(STAGES_CYCLES + (taken + middle + made) * block), _turned(within, columns)
+    more_read, more_written = _across_flits(within, columns)
+    alone = begin + tiles * max(taken * turned + read * more_read, made * turned + written * more_written)
     return WorkCost(alone, alone + NEXT_CYCLES, tiles * read * words, tiles * written * (1 + added) * words,
                     passes=passes, begin=begin, flits=tiles * written * moved, packets=tiles * written * pieces,
                     adds=adds)

@@ -26,9 +26,10 @@ def transform_cost(parameters: DieParameters, work: TransformTiles) -> WorkCost:
     sides = work.maps.height, work.maps.width
     places, elements = prod(lattice.reach for lattice in both), prod(lattice.size for lattice in both)
     inside = prod(_inside(lattice, side) for lattice, side in zip(both, sides, strict=True))
-    read, written = (inside, work.elements[1] * work.elements[3]) if work.scatter else (elements, inside)
-    blocks = TransformBlocks(work.positions / work.descriptors, work.tiles.columns, places, down.reach * across.size,
-                             elements, read, written)
+    taken, made, read, written = (places, elements, inside, work.elements[1] * work.elements[3]) if work.scatter else (
+        elements, places, elements, inside)
+    blocks = TransformBlocks(work.positions / work.descriptors, work.tiles.columns, taken, down.reach * across.size,
+                             made, read, written)
     ways = [lattice.matrix if work.scatter else transposed(lattice.matrix) for lattice in both]
     sums = [sum(len(terms(row)) - 1 for row in way) for way in ways]
     # A scatter goes across first, a gather down: both have as many lines between. What is added to the map is summed.
