@@ -104,10 +104,36 @@ def plan_lenet_c_seconds() -> list[BenchRow]:
                       "seconds": [ran.seconds for ran in runs]})]
 
 
+def _joint(name: str, *arguments: str) -> list[BenchRow]:
+    """Processor time of ``plinth plan`` by the joint planner, once."""
+    ran = timed("plan", *arguments, "--planner", "joint", "--json")
+    return [BenchRow(name, ran.processor_seconds, "processor seconds", "estimates of steps, and walks through them",
+                     {"command": ["plan", *arguments], "bytes": ran.bytes, "seconds": ran.seconds})]
+
+
+def plan_alexnet_ring_4_seconds() -> list[BenchRow]:
+    """``plinth plan alexnet`` for a ring of four dies."""
+    return _joint("plan_alexnet_ring_4_seconds", "alexnet", "--array", "ring-4")
+
+
+def plan_joint_64_seconds() -> list[BenchRow]:
+    """``plinth plan lenet-c`` for 64 dies, the most whose steps are estimated along every link."""
+    return _joint("plan_joint_64_seconds", "lenet-c", "--array", "torus-8x8")
+
+
+def plan_1000_layers_joint_seconds() -> list[BenchRow]:
+    """A thousand layers on 1,024 dies, the joint planner."""
+    ran = _planned(perceptron("chain-1000", (1024,) * 1001), _torus_1024(), "joint")
+    return _row("plan_1000_layers_joint_seconds", [ran], "estimates of steps, and walks through them")
+
+
+def _torus_1024() -> Array:
+    return Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
+
+
 def plan_1000_layers_command_seconds() -> list[BenchRow]:
     """A thousand layers on 1,024 dies, HyPar's planner; the baselines `data` and `model` are predicted as well."""
-    array = Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
-    ran = _planned(perceptron("chain-1000", (1024,) * 1001), array, "hypar")
+    ran = _planned(perceptron("chain-1000", (1024,) * 1001), _torus_1024(), "hypar")
     return _row("plan_1000_layers_command_seconds", [ran], "walks through steps")
 
 
@@ -139,7 +165,8 @@ def plan_200_branches_seconds() -> list[BenchRow]:
 #: Every row's name and the function that makes it.
 BENCHES: dict[str, Callable[[], list[BenchRow]]] = {
     "help_seconds_over_click": help_seconds_over_click, "plan_vgg_e_joint_seconds": plan_vgg_e_joint_seconds,
-    "plan_lenet_c_seconds": plan_lenet_c_seconds,
+    "plan_lenet_c_seconds": plan_lenet_c_seconds, "plan_alexnet_ring_4_seconds": plan_alexnet_ring_4_seconds,
+    "plan_joint_64_seconds": plan_joint_64_seconds, "plan_1000_layers_joint_seconds": plan_1000_layers_joint_seconds,
     "plan_1000_layers_command_seconds": plan_1000_layers_command_seconds,
     "plan_200_branches_seconds": plan_200_branches_seconds,
 }

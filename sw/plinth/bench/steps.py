@@ -59,10 +59,16 @@ def step_plan(network: Network, array: Array, splits: Splits, batch: int = BATCH
 def lowered_step(network: Network, array: Array, splits: Splits, batch: int = BATCH, rule: UpdateRule = PLAIN,
                  lists: Partition = (), copies: str = RINGS) -> TrainingProgram:
     """The task graphs of a step."""
-    plan, parameters = step_plan(network, array, splits, batch, rule, lists, copies), array.die_parameters()
+    return lowered_plan(network, step_plan(network, array, splits, batch, rule, lists, copies), array)
+
+
+def lowered_plan(network: Network, plan: Plan, array: Array) -> TrainingProgram:
+    """The task graphs of a plan's step."""
+    parameters = array.die_parameters()
     # Memory on the chip holds a batch at a time.
-    steps = len(_samples(network, batch).train_x) // batch if parameters.axi_ports else 1
-    return lower_training(network, plan, parameters, rule=rule, steps=steps, memory_words=memory_words(parameters))
+    steps = len(_samples(network, plan.batch).train_x) // plan.batch if parameters.axi_ports else 1
+    return lower_training(network, plan, parameters, rule=plan.rule, steps=steps,
+                          memory_words=memory_words(parameters))
 
 
 def _samples(network: Network, batch: int) -> Dataset:

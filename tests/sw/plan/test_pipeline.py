@@ -15,7 +15,9 @@ from tests.support.commands import run
 from tests.support.sessions import MEMORY_WORDS, RULE, session
 
 from plinth.array.array import Array, ring
+from plinth.bench import pipeline as pipeline_bench
 from plinth.bench.holdouts import NETWORKS
+from plinth.bench.steps import lowered_plan
 from plinth.driver.program import NamedDescriptor
 from plinth.errors import UserError
 from plinth.files.reports import report_schema
@@ -482,3 +484,16 @@ def test_a_run_goes_on_and_is_evaluated(tmp_path: Path, capsys: pytest.CaptureFi
     code, out, err = run(capsys, "eval", tmp_path / "1.npz", "--json")
     assert code == 0, err
     assert json.loads(out)["test_accuracy"] > 0.1
+
+
+def test_the_row_about_pipelines_compares_plans_of_one_step() -> None:
+    """With stages and micro-batches, and without; both can be lowered, and the first is predicted to be shorter."""
+    found = pipeline_bench.plans(pipeline_bench.NETWORK, pipeline_bench.ARRAY, pipeline_bench.BATCH)
+    staged, whole = found["pipeline"], found["joint"]
+    assert staged.sharding.micro_batches > 1 and whole.sharding.micro_batches == 1
+    assert any(split.startswith("pp") for vector in staged.splits for split in vector)
+    assert not any(split.startswith("pp") for vector in whole.splits for split in vector)
+    seconds = [predicted_seconds(plan, pipeline_bench.ARRAY) for plan in (staged, whole)]
+    assert seconds[0] * 1.1 < seconds[1]
+    for plan in (staged, whole):
+        assert lowered_plan(pipeline_bench.NETWORK, plan, pipeline_bench.ARRAY).step[0].tasks
