@@ -161,6 +161,15 @@ def test_what_was_first_measured_stays(tmp_path: Path) -> None:
     file.write_text('{"version": 2, "measurements": [{"case": 1}]}')
     with pytest.raises(UserError, match="not a list of first measurements"):
         holdouts.first_measured(file)
+    whole = '{"case": ["a"], "splits": [["dp"]], "program": "p", "counted": 5, "simulated": 1, "predicted": 2}'
+    for bad in ("{}", '""', f"[{whole}, {whole}]", "[" * 5000, *(f"[{whole.replace(*change)}]" for change in (
+            ("5", '"5"'), ("5", "0"), ("5", "-1"), ("5", "NaN"), ('[["dp"]]', '["dp"]'), ('["a"]', '"a"'),
+            ('"p"', "7")))):
+        file.write_text(f'{{"version": 2, "measurements": {bad}}}')
+        with pytest.raises(UserError, match="not a list of first measurements"):
+            holdouts.first_measured(file)
+    file.write_text(f'{{"version": 2, "measurements": [{whole}]}}')
+    assert holdouts.first_measured(file) == {("a",): FirstMeasurement((("dp",),), "p", 5, 1, 2)}
     for other, version in (("[]", "1"), ('{"version": 3}', "3"), ('{"version": [7]}', r"\[7\]")):
         file.write_text(other)
         with pytest.raises(UserError, match=f"version {version} of a list of first measurements, of which this is 2"):
@@ -217,7 +226,7 @@ def test_counts_are_kept_for_the_same_program(tmp_path: Path, monkeypatch: pytes
     counts = iter(range(100, 110))
     monkeypatch.setenv("PLINTH_BUILD", str(tmp_path))
     monkeypatch.setattr(verilog, "die_digest", lambda die: "verilog")
-    task = steps.UnderWay("fc1.fprop", "matrix", 4, 20.5)
+    task = steps.CountedTasks("fc1.fprop", "matrix", 4, 20.5)
     monkeypatch.setattr(steps, "counted_step", lambda *_: steps.CountedStep(next(counts), (task,)))
     network, array = NETWORKS["digits-mlp"], ARRAYS["ring-2"]
 

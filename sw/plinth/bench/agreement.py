@@ -395,17 +395,19 @@ def rows(agreements: Sequence[Agreement]) -> list[BenchRow]:
         lambda step: not step.case and not step.tiles, lambda step: not step.case and step.tiles,
         lambda step: step.case and not step.case.second))
     second = [agreement for agreement in agreements if agreement.step.case and agreement.step.case.second]
+    known = [*grid, *tiled, *others]
     second_tiled = [agreement for agreement in second if agreement.step.tiles]
     bench_rows = []
     for name, what, steps in (("agreement_error", "simulated", grid), ("agreement_holdout", "simulated", others),
-                              ("agreement_mpt", "simulated", tiled), ("prediction_error", "predicted", first),
+                              ("agreement_mpt", "simulated", tiled), ("prediction_error", "predicted", known),
                               ("holdout_simulated", "simulated", second), ("holdout_predicted", "predicted", second),
                               ("holdout_tiles_simulated", "simulated", second_tiled),
                               ("holdout_tiles_predicted", "predicted", second_tiled)):
         if steps:
             errors = [abs(agreement.error if what == "simulated" else agreement.prediction_error)
                       for agreement in steps]
-            unit, worst = f"|{what} / counted - 1|", steps[max(range(len(steps)), key=errors.__getitem__)].step
+            unit = f"|{what} / counted - 1|" + (", second set, today" if steps in (second, second_tiled) else "")
+            worst = steps[max(range(len(steps)), key=errors.__getitem__)].step
             bench_rows += [BenchRow(f"{name}_mean", mean(errors), unit, "tiles that meet on their way", detail),
                            BenchRow(f"{name}_worst", max(errors), unit, worst.name, detail)]
     regret, agreement = max(regrets(first), key=lambda pair: pair[0])

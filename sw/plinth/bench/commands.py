@@ -117,7 +117,7 @@ def plan_alexnet_ring_4_seconds() -> list[BenchRow]:
 
 
 def plan_joint_64_seconds() -> list[BenchRow]:
-    """``plinth plan lenet-c`` for 64 dies, the most whose steps are estimated along every link."""
+    """``plinth plan lenet-c`` for 64 dies: of arrays with links of one rate the largest whose words are walked."""
     return _joint("plan_joint_64_seconds", "lenet-c", "--array", "torus-8x8")
 
 

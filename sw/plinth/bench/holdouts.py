@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from plinth.array.array import Array, full, ring, torus
 from plinth.errors import UserError
-from plinth.files.forms import described
+from plinth.files.forms import described, is_integer
 from plinth.names import GATHERED_ROWS, RINGS, SERVERS
 from plinth.network.layers import (
     Add,
@@ -243,10 +244,28 @@ def first_measured(file: Path = FILE) -> dict[tuple[str, ...], FirstMeasurement]
             version = 1 if isinstance(data, list) else data["version"]
             raise UserError(f"{file}: version {described(version)} of a list of first measurements, of which this is "
                             f"{VERSION}; take it from the repository again")
-        return {tuple(fields.pop("case")): FirstMeasurement(splits=tuple(map(tuple, fields.pop("splits"))), **fields)
-                for fields in data["measurements"]}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        measurements = data["measurements"]
+        if not isinstance(measurements, list):
+            raise TypeError("no list")
+        found = dict(map(_first, measurements))
+        if len(found) < len(measurements):
+            raise ValueError("a case stands twice")
+        return found
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise UserError(f"{file}: not a list of first measurements; take it from the repository again") from error
+
+
+def _first(fields: dict[str, Any]) -> tuple[tuple[str, ...], FirstMeasurement]:
+    """A case's key, and its measurement; ValueError or TypeError if it is none."""
+    case, splits = fields.pop("case"), fields.pop("splits")
+    first = FirstMeasurement(splits=tuple(map(tuple, splits)), **fields)
+    texts = [case, *splits] if isinstance(splits, list) else [None]
+    if not all(isinstance(some, list) and all(isinstance(text, str) for text in some) for some in texts):
+        raise TypeError("no lists of texts")
+    if not isinstance(first.program, str) or not all(is_integer(cycles, 1, 1 << 63) for cycles in (
+            first.counted, first.simulated, first.predicted)):
+        raise TypeError("no cycles")
+    return tuple(case), first
 
 
 def write_first(measurements: Sequence[tuple[HoldoutCase, FirstMeasurement]], file: Path = FILE) -> None:

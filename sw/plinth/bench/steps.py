@@ -93,7 +93,7 @@ def built(array: Array) -> DieParameters:
 
 
 @dataclass(frozen=True)
-class UnderWay:
+class CountedTasks:
     """Tasks of one operation.
 
     Attributes
@@ -117,7 +117,7 @@ class CountedStep:
     """What a step takes on the RTL, and its tasks by name."""
 
     cycles: int
-    tasks: tuple[UnderWay, ...]
+    tasks: tuple[CountedTasks, ...]
 
 
 def under_way(spans: Iterable[tuple[float, float]]) -> float:
@@ -134,15 +134,15 @@ def operation_of(task: str) -> str:
     return re.sub(r"(\.\d+)+$", "", task.partition("[")[0])
 
 
-def _by_name(driver: Driver, dies: int) -> Iterator[UnderWay]:
-    """The tasks of the last step."""
+def _by_name(driver: Driver, dies: int) -> Iterator[CountedTasks]:
+    """The tasks of the step that a driver's dies did last."""
     spans: dict[tuple[str, str], list[list[tuple[float, float]]]] = {}
     for die in range(dies):
         for record in driver.records(die):
             key = operation_of(record.task), record.engine.name.lower()
             spans.setdefault(key, [[] for _ in range(dies)])[die].append((record.start, record.end))
     for (name, engine), by_die in spans.items():
-        yield UnderWay(name, engine, sum(map(len, by_die)), sum(map(under_way, by_die)))
+        yield CountedTasks(name, engine, sum(map(len, by_die)), sum(map(under_way, by_die)))
 
 
 def counted_step(network: Network, array: Array, program: TrainingProgram, batch: int = BATCH) -> CountedStep:
@@ -170,7 +170,7 @@ def kept_step(network: Network, array: Array, program: TrainingProgram, batch: i
                 **asdict(counted_step(network, array, program, batch)), "network": network.name, "batch": batch,
                 "array": array.name, "preset": array.preset})
     counted = json.loads((folder / "step.json").read_text(encoding="utf-8"))
-    return CountedStep(int(counted["cycles"]), tuple(UnderWay(**task) for task in counted["tasks"]))
+    return CountedStep(int(counted["cycles"]), tuple(CountedTasks(**task) for task in counted["tasks"]))
 
 
 class Counter:

@@ -77,34 +77,38 @@ def simulated_tasks(step: Simulated) -> dict[tuple[str, int], float]:
 
 
 def compare(step: AgreementCase) -> list[TaskDifference]:
-    """The tasks of a step on the RTL, unless they were counted before, and simulated.
+    """The tasks of a step on the RTL, unless they were counted before, and simulated; none of one that is simulated in
+    groups of tasks.
 
     Raises
     ------
     UserError
-        If the step is not simulated task by task, or a tool fails.
+        If a tool fails.
     """
     run = simulated(step.plan, step.array)
     if run.work.grouped:
-        raise UserError(f"{step.name} has no tasks to compare: it is simulated in groups, as {run.work.grouped}; "
-                        "choose a smaller step")
+        return []
     program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule, step.lists, step.copies)
     counted = kept_step(step.definition, step.array, program, step.batch)
     mine: dict[str, float] = {}
     for (name, _), cycles in simulated_tasks(run).items():
         mine[name] = mine.get(name, 0.0) + cycles
-    return [TaskDifference(step, TaskName(task.name, task.engine), task.tasks, task.cycles / step.array.dies,
-                           mine.get(task.name, 0.0) / step.array.dies, counted.cycles) for task in counted.tasks]
+    dies, whole = step.array.dies, counted.cycles
+    known = {task.name for task in counted.tasks}
+    return [*(TaskDifference(step, TaskName(task.name, task.engine), task.tasks, task.cycles / dies,
+                             mine.get(task.name, 0.0) / dies, whole) for task in counted.tasks),
+            *(TaskDifference(step, TaskName(name, "none"), 0, 0.0, cycles / dies, whole)
+              for name, cycles in mine.items() if name not in known)]
 
 
 def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> list[TaskDifference]:
-    """The tasks of all steps whose name contains ``only``, spread over the processors; the largest differences, as
-    shares of their steps, first.
+    """The tasks of all steps whose name contains ``only``, but of those that are simulated in groups of tasks, spread
+    over the processors; the largest differences, as shares of their steps, first.
 
     Raises
     ------
     UserError
-        If nothing is called so, a step is not simulated task by task, or a tool fails.
+        If nothing is called so, no step is simulated task by task, or a tool fails.
     """
     say("planning")
     steps = steps_called(only, holdouts.first_measured())
@@ -113,7 +117,11 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     for number, (place, some) in enumerate(spread(compare, steps), 1):
         differences += some
         left = (monotonic() - begin) / number * (len(steps) - number) / 60
-        say(f"tasks, {number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}")
+        say(f"tasks, {number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}"
+            + ("" if some else ": none, as it is simulated in groups of them"))
+    if not differences:
+        raise UserError(f"all steps whose network/preset/array contains {only!r} are simulated in groups of tasks, "
+                        "which no die records; give a smaller one by --only")
     return sorted(differences, key=lambda difference: -abs(difference.share))
 
 

@@ -32,7 +32,8 @@ def bench(only: str | None, as_json: bool) -> None:
 
 @cli.command()
 @click.option("--only", default="", metavar="TEXT", help="steps whose [hold-outs/]network/preset/array contains this; "
-              "or 'network', traffic alone, or 'models', of the simulator; no page is written without --out")
+              "or 'network', traffic alone, or 'models', of the simulator; no page is written without --out, but in a "
+              "checkout first measurements of hold-outs are kept")
 @click.option("--tasks", is_flag=True, help="compare the tasks of these steps by name instead: where simulated cycles "
               "differ most from co-simulated ones; no page is written")
 @click.option("--out", type=OutputFile(), help="page whose tables are replaced, or that is made; default: "

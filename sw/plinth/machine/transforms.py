@@ -38,9 +38,9 @@ def _turned(parameters: DieParameters, columns: int) -> int:
 
 
 def _across_flits(parameters: DieParameters, columns: int) -> tuple[float, float]:
-    """Flits more that a place takes as it is read, and as it is written, where words begin within a flit, in the mean
-    over the lanes where places of so many words, one behind the other, begin. What is read has one more to fill the
-    first flit with; what is written has one more where a block's words reach over as many more."""
+    """Flits more that a place takes as it is read, and as it is written, in the mean over the lanes of a flit where
+    places of so many words, one behind the other, begin. From a lane behind the first one a place is read with one flit
+    more; it is written with one more if its blocks then lie in one flit more."""
     flit, beat = parameters.flit_words, parameters.beat_words
     lanes = range(0, flit, gcd(columns, flit))
     blocks = [min(beat, columns - first) for first in range(0, columns, beat)]

@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from plinth.partition.axes import KEPT_DIES, Region, Sizes, aligned, pattern
 from plinth.partition.cuts import Factors, Integers
 
+#: Share of all pairs of dies, one in so many, up to which a matrix of them all takes longer.
+DENSE = 8
+
 
 class Pairs(NamedTuple):
     """Senders, receivers, and elements (of a map: samples times channels) that go from each to each."""
@@ -61,8 +64,8 @@ def _expanded(firsts: Integers, counts: Integers) -> tuple[Integers, Integers]:
     return which, np.arange(len(which)) - (ends - counts - firsts)[which]
 
 
-def _candidates(left: _Groups, right: _Groups) -> tuple[Integers, Integers]:
-    """Pairs of groups that meet along one axis, that of the fewest such pairs."""
+def _candidates(left: _Groups, right: _Groups, most: int) -> tuple[Integers, Integers] | None:
+    """Pairs of groups that meet along one axis, that of the fewest such pairs; None if these are more than ``most``."""
     found = None
     for axis in range(left.bounds.shape[1]):
         order = np.argsort(right.bounds[:, axis, 0], kind="stable")
@@ -71,7 +74,8 @@ def _candidates(left: _Groups, right: _Groups) -> tuple[Integers, Integers]:
         counts = np.maximum(0, np.searchsorted(low, left.bounds[:, axis, 1], side="left") - first)
         if found is None or counts.sum() < found[1].sum():
             found = first, counts, order
-    assert found is not None
+    if found is None or found[1].sum() > most:
+        return None
     senders, places = _expanded(found[0], found[1])
     return senders, found[2][places]
 
@@ -79,10 +83,14 @@ def _candidates(left: _Groups, right: _Groups) -> tuple[Integers, Integers]:
 def pairs(source: Region, target: Region, sizes: Sizes, factors: Factors) -> Pairs:
     """Dies that have something of ``source`` that others need of ``target``: what
     :func:`~plinth.partition.axes.pattern` has in a matrix."""
-    if prod(factors) <= KEPT_DIES or not all(aligned(source, target, axis) for axis, _ in sizes):
+    dies = prod(factors)
+    if dies <= KEPT_DIES or not all(aligned(source, target, axis) for axis, _ in sizes):
         return Pairs.of(pattern(source, target, sizes, factors))
     left, right = _groups(source, sizes, factors), _groups(target, sizes, factors)
-    sender, receiver = _candidates(left, right)
+    met = _candidates(left, right, dies * dies // DENSE)
+    if met is None:
+        return Pairs.of(pattern(source, target, sizes, factors))
+    sender, receiver = met
     words = np.ones(len(sender), dtype=np.int64)
     for axis in range(len(sizes)):
         mine, theirs = left.bounds[sender, axis], right.bounds[receiver, axis]

@@ -2,8 +2,8 @@
 
 Every pair of dies has one shortest route (over the lowest ports). What is sent at once loads the links on its ways;
 it takes as long as the most loaded link, and the latency of the longest way. Arrays of more than 64 dies are not
-walked pair by pair, unless their links have several rates: their words are taken to load all links evenly, each at the
-mean distance. Rings are walked all the same, but those of arrays with switches.
+walked pair by pair, unless their links have several rates or latencies: their words are taken to load all links evenly,
+each at the mean distance. Rings are walked all the same, but those of arrays with switches.
 """
 
 from collections import deque

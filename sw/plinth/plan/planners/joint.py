@@ -38,26 +38,26 @@ WALKED_LEVELS = 3
 NEAR = 1.03
 #: Levels up to which a node may take any combination, and the combinations that it may take above that.
 ALL_LEVELS, MAXIMUM_VECTORS = 4, 64
-#: Pairs of combinations over all nodes that are looked at above that, and where each takes a walk over an array's links
-#: for words between thousands of pairs of dies.
+#: Pairs of combinations over all nodes that are looked at above that; the second number where each costs a walk over
+#: the links of more than 64 dies.
 MAXIMUM_PAIRS, MAXIMUM_WALKED_PAIRS = 250_000, 6_000
 
 
 def vectors(time: StepTime, number: int, splits: Sequence[str], seeds: Iterable[Splits]) -> list[Vector]:
     """Combinations of splits that the search gives a node: those that dies can do."""
-    pairs = MAXIMUM_WALKED_PAIRS if time.links.walked and time.array.dies > KEPT_DIES else MAXIMUM_PAIRS
-    candidates = _vectors(time.graph, number, time.levels, splits, seeds, pairs)
+    most_pairs = MAXIMUM_WALKED_PAIRS if time.links.walked and time.array.dies > KEPT_DIES else MAXIMUM_PAIRS
+    candidates = _vectors(time.graph, number, time.levels, splits, seeds, most_pairs)
     if EP in splits and time.graph.nodes[number].tiling is not None:
         candidates = list(dict.fromkeys((*candidates, *factorings(time.array))))
     return [vector for vector in candidates if time.able(number, vector)]
 
 
-def _vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str], seeds: Iterable[Splits], pairs: int
+def _vectors(graph: PlanGraph, number: int, levels: int, splits: Sequence[str], seeds: Iterable[Splits], most_pairs: int
              ) -> list[Vector]:
     choices = graph.choices(number, splits)
     if levels <= ALL_LEVELS:
         return list(product(choices, repeat=levels))
-    most = max(8, min(MAXIMUM_VECTORS, int((pairs / len(graph.nodes)) ** 0.5)))
+    most = max(8, min(MAXIMUM_VECTORS, int((most_pairs / len(graph.nodes)) ** 0.5)))
     vectors = dict.fromkeys(seed[number] for seed in seeds)
     for order in permutations(choices):
         for counts in product(range(levels + 1), repeat=len(choices)):
