@@ -81,7 +81,8 @@ def test_all_updates_are_applied_within_the_bound(ranks: int, bound: int | None,
     # The first worker is held until others are as far ahead as they may be.
     leads = [max(own) for _, own, _, _ in told]
     assert bound is None or max(leads) == bound
-    assert all(lead == (STEPS - 2 if bound is None else bound) for lead in leads[1:])
+    # Without a bound that is all but its first step, which it may not even have done.
+    assert all(lead >= STEPS - 2 if bound is None else lead == bound for lead in leads[1:])
     stale = [number for _, _, staleness, _ in told for number in staleness]
     assert min(stale) >= 0 and max(stale) >= (1 if bound is None else bound)
     # A word of a row or dense value that a worker pushes to another comes back to it, as often as it pulls.
