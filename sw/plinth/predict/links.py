@@ -220,9 +220,9 @@ class Links:
             return [(Load(whole.cycles / (dies - 1), 1, self.mean_latency), 0)] * (dies - 1)
         loads, senders = [], np.arange(dies)
         for turn in range(1, dies):
-            moved = np.zeros_like(words)
-            moved[senders, (senders + turn) % dies] = words[senders, (senders + turn) % dies]
-            load = self._load(Pairs.of(moved))
+            receivers = (senders + turn) % dies
+            sends = np.flatnonzero(words[senders, receivers])
+            load = self._load(Pairs(sends, receivers[sends], words[sends, receivers[sends]]))
             loads.append((Load(load.cycles, max(1, load.hops), load.latency if load.hops else self.mean_latency),
                           self._lanes[turn]))
         return loads
