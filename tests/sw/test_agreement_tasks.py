@@ -34,7 +34,7 @@ def test_tasks_have_the_names_of_their_operations(task: str, name: str) -> None:
 def test_the_simulator_has_tasks_of_the_names_that_dies_record() -> None:
     """Each operation of a die's program, and no other; sums are no longer than the step."""
     run = simulated(STEP.plan, STEP.array)
-    program = agreement.lowered_step(STEP.definition, STEP.array, STEP.splits, STEP.batch, STEP.rule)
+    program = STEP.program
     whole = run.result.seconds * float(STEP.array.clock_mhz) * 1e6
     mine = tasks.simulated_tasks(run)
     for die, graph in enumerate(program.step):
@@ -46,11 +46,11 @@ def test_the_simulator_has_tasks_of_the_names_that_dies_record() -> None:
 def test_the_largest_differences_stand_first(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     counted = CountedStep(10_000, (CountedTasks("fc1.fprop", "matrix", 4, 2000.0),
                                    CountedTasks("nothing", "vector", 1, 10.0)))
-    monkeypatch.setattr(tasks, "kept_step", lambda *_: counted)
+    monkeypatch.setattr(agreement, "kept_step", lambda *_: counted)
     monkeypatch.setattr(tasks, "steps_called", lambda only, known: [STEP])
     monkeypatch.setattr(tasks, "spread", lambda work, cases: list(enumerate(map(work, cases))))
     first, second = (difference for difference in tasks.measure(only="digits-mlp") if difference.tasks)
-    assert first.name.task == "fc1.fprop" and first.counted == 1000 and first.simulated > 1000
+    assert first.task == "fc1.fprop" and first.counted == 1000 and first.simulated > 1000
     assert first.share == pytest.approx((first.simulated - 1000) / 10_000)
     assert (second.simulated, second.share) == (0, pytest.approx(-5 / 10_000))
     text = tasks.table([first, second])
@@ -67,7 +67,8 @@ def test_steps_in_groups_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others stand; if there are none, a line says so."""
     grouped, other = simulated(STEP.plan, STEP.array, most_tasks=0), dataclasses.replace(STEP, batch=16)
     monkeypatch.setattr(tasks, "simulated", lambda plan, array: grouped if plan.batch == 32 else simulated(plan, array))
-    monkeypatch.setattr(tasks, "kept_step", lambda *_: CountedStep(100, (CountedTasks("fc1.fprop", "matrix", 2, 9.0),)))
+    counted = CountedStep(100, (CountedTasks("fc1.fprop", "matrix", 2, 9.0),))
+    monkeypatch.setattr(agreement, "kept_step", lambda *_: counted)
     monkeypatch.setattr(tasks, "spread", lambda work, cases: list(enumerate(map(work, cases))))
     monkeypatch.setattr(tasks, "steps_called", lambda only, known: [STEP, other])
     said: list[str] = []

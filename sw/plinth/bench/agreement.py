@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from statistics import mean
-from time import monotonic
 from typing import Any
 
 from plinth.array.array import ARRAYS, Array, ring
 from plinth.bench import holdouts
 from plinth.bench.holdouts import FirstMeasurement, HoldoutCase, Tiles
-from plinth.bench.pool import spread
+from plinth.bench.pool import counted_off, spread
 from plinth.bench.row import BenchRow
-from plinth.bench.steps import BATCH, kept_step, lowered_step, step_plan, text
+from plinth.bench.steps import BATCH, CountedStep, kept_step, lowered_plan, step_plan, text
 from plinth.driver.program import program_digest
 from plinth.errors import UserError
+from plinth.lower.training import TrainingProgram
 from plinth.names import RINGS
 from plinth.network.network import Network
 from plinth.network.winograd import with_tiles
@@ -72,8 +72,7 @@ class AgreementCase:
     @property
     def definition(self) -> Network:
         """The network whose step is compared, with its Winograd settings."""
-        return _network(self.network, self.tiles) if self.tiles else (
-            holdouts.NETWORKS if self.case else NETWORKS)[self.network]
+        return _network(self.network, self.tiles)
 
     @property
     def title(self) -> str:
@@ -99,6 +98,15 @@ class AgreementCase:
     def plan(self) -> Plan:
         """The plan that is simulated and predicted."""
         return step_plan(self.definition, self.array, self.splits, self.batch, self.rule, self.lists, self.copies)
+
+    @property
+    def program(self) -> TrainingProgram:
+        """The task graphs that are counted."""
+        return lowered_plan(self.definition, self.plan, self.array)
+
+    def counted(self, program: TrainingProgram) -> CountedStep:
+        """The step on the RTL, unless it was counted before."""
+        return kept_step(self.definition, self.array, program, self.batch)
 
     @property
     def rule(self) -> UpdateRule:
@@ -178,9 +186,9 @@ def compare(step: AgreementCase) -> Agreement:
     UserError
         If a tool fails.
     """
-    program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule, step.lists, step.copies)
-    counted = kept_step(step.definition, step.array, program, step.batch).cycles
-    return Agreement(step, counted, simulated_cycles(step), predicted_cycles(step), program_digest(program))
+    program = step.program
+    return Agreement(step, step.counted(program).cycles, simulated_cycles(step), predicted_cycles(step),
+                     program_digest(program))
 
 
 def plans(asked: tuple[str, Array]) -> dict[Splits, tuple[str, ...]]:
@@ -213,9 +221,10 @@ def planned(cases: Iterable[tuple[str, Array]], only: str) -> list[AgreementCase
             for splits, planners in case_plans[place].items()]
 
 
-def _network(name: str, tiles: Tiles) -> Network:
-    """A network with Winograd layers."""
-    return with_tiles((NETWORKS | holdouts.NETWORKS)[name], *tiles)
+def _network(name: str, tiles: Tiles | None) -> Network:
+    """A network, with Winograd layers if there are tiles."""
+    network = (NETWORKS | holdouts.NETWORKS)[name]
+    return with_tiles(network, *tiles) if tiles else network
 
 
 def arrangements(asked: tuple[str, Tiles, Array]) -> dict[Splits, tuple[str, ...]]:
@@ -259,7 +268,7 @@ def _held_out(only: str, known: dict[tuple[str, ...], FirstMeasurement]) -> list
 
 def _planned(case: HoldoutCase) -> tuple[Splits, Partition]:
     """What its planner gives today, or its groups and clusters."""
-    graph = from_network(_network(case.network, case.tiles) if case.tiles else holdouts.NETWORKS[case.network])
+    graph = from_network(_network(case.network, case.tiles))
     if case.planner not in PLANNERS:
         return _factored(graph, case.array)[case.planner], ()
     return PLANNERS[case.planner](task(graph, case.array, "exact", case.batch, case.rule))
@@ -295,11 +304,9 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     steps = steps_called(only, known)
     later = [step for step in steps if step.case]
     agreements: list[Agreement | None] = [None] * len(steps)
-    begin = monotonic()
-    for number, (place, agreement) in enumerate(spread(compare, steps), 1):
+    for told, (place, agreement) in counted_off(spread(compare, steps), len(steps)):
         agreements[place] = agreement
-        left = (monotonic() - begin) / number * (len(steps) - number) / 60
-        say(f"{number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}: {100 * agreement.error:+.1f} %")
+        say(f"{told}: {steps[place].name}: {100 * agreement.error:+.1f} %")
     measured = [agreement for agreement in agreements if agreement]
     if checkout() is not None:
         holdouts.write_first([
@@ -395,19 +402,17 @@ def rows(agreements: Sequence[Agreement]) -> list[BenchRow]:
         lambda step: not step.case and not step.tiles, lambda step: not step.case and step.tiles,
         lambda step: step.case and not step.case.second))
     second = [agreement for agreement in agreements if agreement.step.case and agreement.step.case.second]
-    known = [*grid, *tiled, *others]
-    second_tiled = [agreement for agreement in second if agreement.step.tiles]
+    second_tiled, today = [agreement for agreement in second if agreement.step.tiles], ", second set, today"
     bench_rows = []
-    for name, what, steps in (("agreement_error", "simulated", grid), ("agreement_holdout", "simulated", others),
-                              ("agreement_mpt", "simulated", tiled), ("prediction_error", "predicted", known),
-                              ("holdout_simulated", "simulated", second), ("holdout_predicted", "predicted", second),
-                              ("holdout_tiles_simulated", "simulated", second_tiled),
-                              ("holdout_tiles_predicted", "predicted", second_tiled)):
+    for name, what, steps, which in (
+            ("agreement_error", "simulated", grid, ""), ("agreement_holdout", "simulated", others, ""),
+            ("agreement_mpt", "simulated", tiled, ""), ("prediction_error", "predicted", [*grid, *tiled, *others], ""),
+            *((f"holdout_{tiles}{what}", what, some, today) for tiles, some in (("", second), ("tiles_", second_tiled))
+              for what in ("simulated", "predicted"))):
         if steps:
             errors = [abs(agreement.error if what == "simulated" else agreement.prediction_error)
                       for agreement in steps]
-            unit = f"|{what} / counted - 1|" + (", second set, today" if steps in (second, second_tiled) else "")
-            worst = steps[max(range(len(steps)), key=errors.__getitem__)].step
+            unit, worst = f"|{what} / counted - 1|{which}", steps[max(range(len(steps)), key=errors.__getitem__)].step
             bench_rows += [BenchRow(f"{name}_mean", mean(errors), unit, "tiles that meet on their way", detail),
                            BenchRow(f"{name}_worst", max(errors), unit, worst.name, detail)]
     regret, agreement = max(regrets(first), key=lambda pair: pair[0])

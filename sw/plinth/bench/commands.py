@@ -21,6 +21,8 @@ from plinth.network.network import Network, perceptron
 #: What `plinth` runs, and the least that a program of click can be.
 PLINTH = "from plinth.cli import main; main()"
 EMPTY = "import click; click.group()(lambda: None)()"
+#: The dies of a thousand layers.
+TORUS_1024 = Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
 
 
 class Ran(NamedTuple):
@@ -97,43 +99,42 @@ def plan_vgg_e_joint_seconds() -> list[BenchRow]:
 
 def plan_lenet_c_seconds() -> list[BenchRow]:
     """Processor time of ``plinth plan lenet-c`` for a ring of four dies by the joint planner; median of three."""
-    runs = [timed("plan", "lenet-c", "--array", "ring-4", "--planner", "joint", "--json") for _ in range(3)]
-    return [BenchRow("plan_lenet_c_seconds", median(ran.processor_seconds for ran in runs), "processor seconds",
-                     "making tasks of steps, and walks through them",
+    return _joint("plan_lenet_c_seconds", "lenet-c", "ring-4", "making tasks of steps, and walks through them", 3)
+
+
+def _joint(name: str, network: str, array: str, limited_by: str = "estimates of steps, and walks through them",
+           times: int = 1) -> list[BenchRow]:
+    """Processor time of ``plinth plan`` by the joint planner; the median of so many runs."""
+    runs = [timed("plan", network, "--array", array, "--planner", "joint", "--json") for _ in range(times)]
+    return [BenchRow(name, median(ran.processor_seconds for ran in runs), "processor seconds", limited_by,
                      {"bytes": max(ran.bytes for ran in runs), "runs": [ran.processor_seconds for ran in runs],
                       "seconds": [ran.seconds for ran in runs]})]
 
 
-def _joint(name: str, *arguments: str) -> list[BenchRow]:
-    """Processor time of ``plinth plan`` by the joint planner, once."""
-    ran = timed("plan", *arguments, "--planner", "joint", "--json")
-    return [BenchRow(name, ran.processor_seconds, "processor seconds", "estimates of steps, and walks through them",
-                     {"command": ["plan", *arguments], "bytes": ran.bytes, "seconds": ran.seconds})]
-
-
 def plan_alexnet_ring_4_seconds() -> list[BenchRow]:
     """``plinth plan alexnet`` for a ring of four dies."""
-    return _joint("plan_alexnet_ring_4_seconds", "alexnet", "--array", "ring-4")
+    return _joint("plan_alexnet_ring_4_seconds", "alexnet", "ring-4")
 
 
 def plan_joint_64_seconds() -> list[BenchRow]:
     """``plinth plan lenet-c`` for 64 dies: of arrays with links of one rate the largest whose words are walked."""
-    return _joint("plan_joint_64_seconds", "lenet-c", "--array", "torus-8x8")
+    return _joint("plan_joint_64_seconds", "lenet-c", "torus-8x8")
+
+
+def chain_1000() -> Network:
+    """A thousand equal layers, one behind the other."""
+    return perceptron("chain-1000", (1024,) * 1001)
 
 
 def plan_1000_layers_joint_seconds() -> list[BenchRow]:
     """A thousand layers on 1,024 dies, the joint planner."""
-    ran = _planned(perceptron("chain-1000", (1024,) * 1001), _torus_1024(), "joint")
+    ran = _planned(chain_1000(), TORUS_1024, "joint")
     return _row("plan_1000_layers_joint_seconds", [ran], "estimates of steps, and walks through them")
-
-
-def _torus_1024() -> Array:
-    return Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
 
 
 def plan_1000_layers_command_seconds() -> list[BenchRow]:
     """A thousand layers on 1,024 dies, HyPar's planner; the baselines `data` and `model` are predicted as well."""
-    ran = _planned(perceptron("chain-1000", (1024,) * 1001), _torus_1024(), "hypar")
+    ran = _planned(chain_1000(), TORUS_1024, "hypar")
     return _row("plan_1000_layers_command_seconds", [ran], "walks through steps")
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from statistics import median
 
 from plinth.array.array import ARRAYS, Array
+from plinth.bench.commands import TORUS_1024, chain_1000
 from plinth.bench.row import BenchRow
-from plinth.network.network import perceptron
 from plinth.network.zoo import NETWORKS
 from plinth.partition.graph import PlanGraph, from_network
 from plinth.partition.regions import Splits
@@ -58,9 +58,7 @@ def plan_vgg_e_seconds() -> list[BenchRow]:
 
 def plan_1000_layers_seconds() -> list[BenchRow]:
     """HyPar's planner on a chain of a thousand layers, ten levels."""
-    array = Array(name="torus-1024", topology="torus", dies=1024, dimensions=(32, 32), preset="ndp-bench")
-    graph = from_network(perceptron("chain-1000", (1024,) * 1001))
-    return [_times("plan_1000_layers_seconds", graph, array)]
+    return [_times("plan_1000_layers_seconds", from_network(chain_1000()), TORUS_1024)]
 
 
 #: Every row's name and the function that makes it.

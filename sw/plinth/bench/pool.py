@@ -7,9 +7,10 @@ side, each on one; and two at once on the same processors wait for each other at
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from time import monotonic
 from typing import TypeVar
 
 from plinth.errors import UserError
@@ -49,3 +50,11 @@ def spread(measure: Callable[[Item], Result], items: Sequence[Item]) -> Iterator
                         "ended it for want of it") from error
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def counted_off(results: Iterable[Result], count: int) -> Iterator[tuple[str, Result]]:
+    """Results with how many of how many are there, and about how long the others take, as a line says it."""
+    begin = monotonic()
+    for number, result in enumerate(results, 1):
+        left = (monotonic() - begin) / number * (count - number) / 60
+        yield f"{number} of {count}, about {left:.0f} min left", result

@@ -6,16 +6,14 @@ once. A task that is under way may wait: a sender for links and the memory of it
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from time import monotonic
-from typing import NamedTuple
 
 from plinth.bench import holdouts
 from plinth.bench.agreement import AgreementCase, steps_called
-from plinth.bench.pool import spread
+from plinth.bench.pool import counted_off, spread
 from plinth.bench.row import BenchRow
-from plinth.bench.steps import kept_step, lowered_step, operation_of, under_way
+from plinth.bench.steps import operation_of, under_way
 from plinth.errors import UserError
 from plinth.simulate.step import Simulated, simulated
 
@@ -25,13 +23,6 @@ MOST_ROWS = 40
 _ACTIVITY = re.compile(r"(?P<task>.*?)@(?P<die>\d+)( \(\d+\))?( load| compute| store| begin| set)?")
 
 
-class TaskName(NamedTuple):
-    """What tasks are told apart by: what their names begin with, and their engine."""
-
-    task: str
-    engine: str
-
-
 @dataclass(frozen=True)
 class TaskDifference:
     """Tasks of one name of a step.
@@ -39,7 +30,8 @@ class TaskDifference:
     Attributes
     ----------
     step : AgreementCase
-    name : TaskName
+    task, engine : str
+        What their names begin with, and their engine.
     tasks : int
         On all dies.
     counted, simulated : float
@@ -49,7 +41,8 @@ class TaskDifference:
     """
 
     step: AgreementCase
-    name: TaskName
+    task: str
+    engine: str
     tasks: int
     counted: float
     simulated: float
@@ -88,16 +81,15 @@ def compare(step: AgreementCase) -> list[TaskDifference]:
     run = simulated(step.plan, step.array)
     if run.work.grouped:
         return []
-    program = lowered_step(step.definition, step.array, step.splits, step.batch, step.rule, step.lists, step.copies)
-    counted = kept_step(step.definition, step.array, program, step.batch)
+    counted = step.counted(step.program)
     mine: dict[str, float] = {}
     for (name, _), cycles in simulated_tasks(run).items():
         mine[name] = mine.get(name, 0.0) + cycles
     dies, whole = step.array.dies, counted.cycles
     known = {task.name for task in counted.tasks}
-    return [*(TaskDifference(step, TaskName(task.name, task.engine), task.tasks, task.cycles / dies,
+    return [*(TaskDifference(step, task.name, task.engine, task.tasks, task.cycles / dies,
                              mine.get(task.name, 0.0) / dies, whole) for task in counted.tasks),
-            *(TaskDifference(step, TaskName(name, "none"), 0, 0.0, cycles / dies, whole)
+            *(TaskDifference(step, name, "none", 0, 0.0, cycles / dies, whole)
               for name, cycles in mine.items() if name not in known)]
 
 
@@ -113,12 +105,9 @@ def measure(say: Callable[[str], None] = lambda text: None, only: str = "") -> l
     say("planning")
     steps = steps_called(only, holdouts.first_measured())
     differences: list[TaskDifference] = []
-    begin = monotonic()
-    for number, (place, some) in enumerate(spread(compare, steps), 1):
+    for told, (place, some) in counted_off(spread(compare, steps), len(steps)):
         differences += some
-        left = (monotonic() - begin) / number * (len(steps) - number) / 60
-        say(f"tasks, {number} of {len(steps)}, about {left:.0f} min left: {steps[place].name}"
-            + ("" if some else ": none, as it is simulated in groups of them"))
+        say(f"tasks, {told}: {steps[place].name}" + ("" if some else ": none, as it is simulated in groups of them"))
     if not differences:
         raise UserError(f"all steps whose network/preset/array contains {only!r} are simulated in groups of tasks, "
                         "which no die records; give a smaller one by --only")
@@ -129,18 +118,19 @@ def table(differences: Sequence[TaskDifference]) -> str:
     """The largest differences as a Markdown table."""
     lines = ["| step | task | engine | tasks | counted | simulated | of the step |",
              "| --- | --- | --- | ---: | ---: | ---: | ---: |"]
-    lines += [f"| {difference.step.name} | {difference.name.task} | {difference.name.engine} | {difference.tasks:,} | "
+    lines += [f"| {difference.step.name} | {difference.task} | {difference.engine} | {difference.tasks:,} | "
               f"{difference.counted:,.0f} | {difference.simulated:,.0f} | {100 * difference.share:+.1f} % |"
               for difference in differences[:MOST_ROWS]]
     left = len(differences) - MOST_ROWS
     return "\n".join([*lines, *(["", f"{left:,} more differ by less."] if left > 0 else [])])
 
 
-def rows(differences: Iterable[TaskDifference]) -> list[BenchRow]:
-    """The largest difference, with all of them as its details."""
-    each = list(differences)
-    detail = {"tasks": [{"step": difference.step.name, "task": difference.name.task, "engine": difference.name.engine,
+def rows(differences: Sequence[TaskDifference]) -> list[BenchRow]:
+    """The largest difference, which stands first, with all of them as its details."""
+    worst = differences[0]
+    detail = {"tasks": [{"step": difference.step.name, "task": difference.task, "engine": difference.engine,
                          "tasks": difference.tasks, "counted_cycles": difference.counted,
-                         "simulated_cycles": difference.simulated, "share": difference.share} for difference in each]}
-    return [BenchRow("task_difference_worst", abs(each[0].share), "|simulated - counted| / counted step",
-                     f"{each[0].name.task} of {each[0].step.name}", detail)]
+                         "simulated_cycles": difference.simulated, "share": difference.share}
+                        for difference in differences]}
+    return [BenchRow("task_difference_worst", abs(worst.share), "|simulated - counted| / counted step",
+                     f"{worst.task} of {worst.step.name}", detail)]
