@@ -59,6 +59,9 @@ class SimulatedLink:
         It is a queue: what goes through stays in its order, so all wait for one that others hold up further on.
     within : bool
         It is a part of a die, or stands behind a link: its words are not counted as words on links.
+    turns : bool
+        It serves requests in turn, as memories do: of those who would fill it, one moves as much more than another as
+        its :attr:`Flow.turn` is longer.
 
     Raises
     ------
@@ -70,6 +73,7 @@ class SimulatedLink:
     words_per_second: float
     queue: bool = False
     within: bool = False
+    turns: bool = False
 
     def __post_init__(self) -> None:
         if not 0 < self.words_per_second < float("inf"):
@@ -153,6 +157,11 @@ class Flow:
         The engine that it holds, in order with its tasks, while words leave; None and "": none.
     together : float
         Words that it and others like it have on one link, which share links with the rest as one flow.
+    turn : float
+        Words, or other units of them, that it moves when its turn comes, where links or memories serve it in turn.
+    exposed : float
+        Seconds that it takes more where its words move half as fast as they could: part of the time in which it moves
+        them, beside others as much as they leave it, nothing else goes on.
     waits, signals
         As of tasks.
     adds, multiplies, sram_words : float
@@ -169,6 +178,8 @@ class Flow:
     die: int | None = None
     engine: str = ""
     together: float = 0.0
+    turn: float = 1.0
+    exposed: float = 0.0
     waits: Sequence[Wait] = ()
     signals: Sequence[str] = ()
     adds: float = 0.0
@@ -218,6 +229,9 @@ def check(machine: SimulatedArray, activities: Sequence[Activity]) -> None:
                 if len(places) > 1 and len(set(places)) < len(places):
                     raise ValueError(f"{activity.name!r} names a {what} twice")
                 numbers += words
+            numbers += (activity.together, activity.exposed)
+            if not 0 < activity.turn < endless:
+                raise ValueError(f"{activity.name!r} moves {activity.turn} words in its turn, not more than 0")
         for number in numbers:
             if not 0 <= number < endless:
                 raise ValueError(f"{activity.name!r}: seconds, latencies, words and counts are at least 0, not "

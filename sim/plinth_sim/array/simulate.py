@@ -23,6 +23,8 @@ from plinth_sim.array.sharing import share
 #: Relative slack of times, and of a resource that counts as full.
 SLACK = 1e-12
 FULL = 1 + 1e-9
+#: How much less others get than those that go on to other resources, who have no more than their turns gave them.
+BEHIND = 1e3
 #: Events between two calls of ``progress``.
 REPORTED = 4096
 #: Longest cycle that a message lists.
@@ -140,6 +142,7 @@ class _Run:
         """Links, then memories: one resource a die, or one a vault where a task names vaults."""
         machine = self.machine
         self.capacity = [link.words_per_second for link in machine.links]
+        self.turns = [link.turns for link in machine.links]
         self.queue = [link.queue for link in machine.links]
         self.queued = any(self.queue)
         uneven = {task.die for task in self.activities if isinstance(task, EngineTask) and task.vaults}
@@ -149,6 +152,7 @@ class _Run:
             memories.append(range(len(self.capacity), len(self.capacity) + parts))
             self.capacity += [die.words_per_second / parts] * parts
         self.queue += [False] * (len(self.capacity) - len(self.queue))
+        self.turns += [True] * (len(self.capacity) - len(self.turns))
         self.demand = [0.0] * len(self.capacity)
         self.users: list[dict[int, float]] = [{} for _ in self.capacity]
         #: Whether a resource's users depend on each other: they would fill it, or stand in one queue.
@@ -156,7 +160,14 @@ class _Run:
         ways: list[dict[int, float]] = []
         capacity = self.capacity
         self.limit: list[float] = []
+        #: The pace that an activity wants of its resources while its words move, and seconds that it takes more at half
+        #: of it.
+        self.top: list[float] = []
+        self.exposed: list[float] = []
+        #: Words by which a rate is counted; where requests are served in turn; and whether it has others to go through.
         self.weight: list[float] = []
+        self.turn_weight: list[float] = []
+        self.away: list[bool] = []
         self.latency: list[float] = []
         for activity in self.activities:
             way: dict[int, float] = {}
@@ -175,13 +186,19 @@ class _Run:
                 for number, words in zip(activity.dies.tolist(), activity.die_words.tolist(), strict=True):
                     if words:
                         way |= dict.fromkeys(memories[number], words / len(memories[number]))
-            seconds = activity.seconds / speed
-            for resource, words in way.items():
-                seconds = max(seconds, words / capacity[resource])
+            moved = max((words / capacity[resource] for resource, words in way.items()), default=0.0)
+            seconds = max(activity.seconds / speed, moved)
             ways.append(way)
             self.limit.append(1 / seconds if seconds else float("inf"))
-            alone = max(way.values(), default=1.0)
-            self.weight.append(max(alone, activity.together) if isinstance(activity, Flow) else alone)
+            alone, turn, exposed = max(way.values(), default=1.0), 1.0, 0.0
+            if isinstance(activity, Flow):
+                alone, turn, exposed = max(alone, activity.together), activity.turn, activity.exposed / speed
+            self.weight.append(alone)
+            self.turn_weight.append(max((words for resource, words in way.items() if self.turns[resource]),
+                                        default=alone) / turn)
+            self.away.append(not all(self.turns[resource] for resource in way))
+            self.exposed.append(exposed)
+            self.top.append(1 / moved if exposed and moved else self.limit[-1])
             self.latency.append(activity.latency / speed)
         if alike := self._alike(ways):
             ways = [way if alike.isdisjoint(way) else {resource: words for resource, words in way.items()
@@ -319,10 +336,10 @@ class _Run:
         self.starts[number] = self.since[number] = self.now
         self.causes[number] = cause
         self.fresh.append(number)
-        limit = self.limit[number]
+        top = self.top[number]
         for resource, words in zip(self.on[number], self.loads[number], strict=True):
             self.users[resource][number] = words
-            self.demand[resource] += words * limit
+            self.demand[resource] += words * top
             if self._depend(resource):
                 self.many[resource] = True
                 self.touched[resource] = None
@@ -331,12 +348,12 @@ class _Run:
         """Let go of resources and engine."""
         self.ends[number] = self.now
         self.version[number] += 1
-        limit = self.limit[number]
+        top = self.top[number]
         for resource, words in zip(self.on[number], self.loads[number], strict=True):
             users = self.users[resource]
             del users[number]
             if users:
-                self.demand[resource] -= words * limit
+                self.demand[resource] -= words * top
                 if self.many[resource]:
                     self.touched[resource] = None
                     self.many[resource] = self._depend(resource)
@@ -344,7 +361,7 @@ class _Run:
                 self.demand[resource], self.many[resource] = 0.0, False
         engine = self.engine[number]
         if engine >= 0:
-            alone = 1 / limit
+            alone = 1 / self.limit[number]
             self.busy[engine] += alone
             self.shared[engine] += max(0.0, self.now - self.starts[number] - alone)
             self.held[engine] = False
@@ -400,13 +417,41 @@ class _Run:
             queues = {place[resource] for resource in full if self.queue[resource]}
             ways = [[place[resource] for resource in self.on[user] if resource in place] if self.queued else []
                     for user in part]
-            paces = share([self.limit[user] for user in part], [self.weight[user] for user in part],
-                          [{index[user]: words for user, words in self.users[resource].items()} for resource in full],
-                          [self.capacity[resource] for resource in full], ways, queues)
+            loads = [{index[user]: words for user, words in self.users[resource].items()} for resource in full]
+            capacities = [self.capacity[resource] for resource in full]
+            limits, weights = [self.limit[user] for user in part], [self.weight[user] for user in part]
+            served = [number for number, resource in enumerate(full) if self.turns[resource]]
+            if served:
+                limits, weights = self._served(part, [loads[number] for number in served],
+                                               [capacities[number] for number in served])
+            paces = share(limits, weights, loads, capacities, ways, queues)
         else:
             paces = [self.limit[user] for user in part]
         for user, pace in zip(part, paces, strict=True):
             self._go(user, pace)
+
+    def _served(self, part: list[int], loads: list[dict[int, float]], capacities: list[float]
+                ) -> tuple[list[float], list[float]]:
+        """Limits and weights by which activities share resources, some of which serve requests in turn.
+
+        There each gets its share by turns. What goes on to others gets no more of these, and takes what it gets before
+        those that have nowhere else to go, and that take the rest by turns.
+        """
+        turns = [self.turn_weight[user] for user in part]
+        served = share([self.top[user] for user in part], turns, loads, capacities)
+        limits, weights = [], []
+        for user, pace, turn in zip(part, served, turns, strict=True):
+            limit = self._slowed(user, pace)
+            limits.append(min(limit, pace) if self.away[user] else limit)
+            weights.append(self.weight[user] if self.away[user] else turn * BEHIND)
+        return limits, weights
+
+    def _slowed(self, number: int, pace: float) -> float:
+        """The pace at which an activity goes on that gets so much of its resources while its words move, at most."""
+        exposed, limit = self.exposed[number], self.limit[number]
+        if not exposed:
+            return limit
+        return 1 / (1 / limit + exposed * (self.top[number] / pace - 1)) if pace else 0.0
 
     def _go(self, number: int, pace: float) -> None:
         """Go on at another pace."""

@@ -444,3 +444,46 @@ def test_what_goes_through_no_queue_goes_before_nobody() -> None:
     flows = [flow("one", {0: 100, 1: 100, 2: 100}, seconds=1.0), flow("two", {1: 100, 0: 100, 2: 100}, seconds=1.0),
              flow("ring", {2: 300}, seconds=1.0)]
     assert done(simulate(SimulatedArray(dies=(), links=tuple(links)), flows)) == pytest.approx([3.0, 3.0, 5.0])
+
+
+def served(rates: tuple[float, ...], turns: int) -> SimulatedArray:
+    """Links, the first of which serve requests in turn."""
+    return SimulatedArray(dies=(SimulatedDie(words_per_second=100.0),), links=tuple(
+        SimulatedLink(name=f"link {number}", words_per_second=rate, turns=number < turns)
+        for number, rate in enumerate(rates)))
+
+
+def test_what_is_served_in_turn_shares_by_turns() -> None:
+    flows = [flow("long", {0: 9.0}, turn=3.0), flow("short", {0: 9.0})]
+    # Three quarters of the link and one: the second has 6 words left when the first is done.
+    assert done(simulate(served((1.0,), 1), flows)) == [12.0, 18.0]
+    # Elsewhere turns do not count.
+    assert done(simulate(served((1.0,), 0), flows)) == [18.0, 18.0]
+
+
+def test_who_wants_less_than_its_turns_leaves_the_rest() -> None:
+    flows = [flow("slow", {0: 5.0}, turn=3.0, seconds=10.0), flow("quick", {0: 10.0})]
+    assert done(simulate(served((1.0,), 1), flows)) == [10.0, 15.0]
+
+
+def test_exposed_words_take_longer_where_others_have_their_share() -> None:
+    # Alone 10 seconds, of which 5 are words that come a word a second; by turns it gets half of that.
+    one = flow("product", {0: 5.0}, seconds=10.0, exposed=5.0)
+    assert done(simulate(served((1.0,), 1), [one])) == [10.0]
+    result = simulate(served((1.0,), 1), [one, flow("other", {0: 100.0})])
+    assert done(result) == [15.0, 105.0]
+    # Where nothing is exposed it hides behind the rest.
+    hidden = flow("product", {0: 5.0}, seconds=10.0)
+    assert done(simulate(served((1.0,), 1), [hidden, flow("other", {0: 100.0})])) == [10.0, 105.0]
+
+
+def test_what_goes_on_takes_its_turns_before_what_stays() -> None:
+    """A message reads memory by turns, however few words it has on its links; what stays gets the rest."""
+    away, stays = flow("away", {0: 8.0, 1: 2.0}), flow("stays", {0: 8.0}, turn=3.0)
+    # A quarter of the memory until the other is done: 8 words at 3/4, then 16/3 alone.
+    assert done(simulate(served((1.0, 1.0), 1), [away, stays])) == [16.0, pytest.approx(32 / 3)]
+    # Held up by another message on its link, where both have a rate of 0.16, it leaves the rest.
+    other = flow("other", {1: 98.0})
+    result = simulate(served((1.0, 0.2), 1), [away, stays, other])
+    assert result.dones[1] == pytest.approx(8 / 0.84)
+    assert result.link_words.tolist() == [16.0, 100.0]
