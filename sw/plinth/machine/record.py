@@ -17,6 +17,12 @@ class WorkCost:
         Cycles from the start until the engine takes another of its kind.
     reads, writes : float
         Words of the beats read and written in memory.
+    added : float
+        Words of the beats read where tiles are added to what is there: by the die that they go to.
+    turn : float
+        Words that it reads when its turn at memory comes; 0: all.
+    exposed : float
+        Cycles that it takes more where each beat that it reads takes two.
     passes : int
         Equal ones that the work is: a Winograd transform's images, or columns of tiles.
     parts : int
@@ -47,6 +53,9 @@ class WorkCost:
     interval: float
     reads: float = 0.0
     writes: float = 0.0
+    added: float = 0.0
+    turn: float = 0.0
+    exposed: float = 0.0
     passes: int = 1
     parts: int = 1
     fetch: float = 0.0
@@ -69,4 +78,4 @@ class WorkCost:
     @property
     def words(self) -> float:
         """Words read and written in a pass."""
-        return self.reads + self.writes
+        return self.reads + self.added + self.writes

@@ -81,6 +81,6 @@ def blocks_cost(parameters: DieParameters, blocks: TransformBlocks, leaves: bool
     begin, turned = float(STAGES_CYCLES + (taken + middle + made) * block), _turned(within, columns)
     more_read, more_written = _across_flits(within, columns)
     alone = begin + tiles * max(taken * turned + read * more_read, made * turned + written * more_written)
-    return WorkCost(alone, alone + NEXT_CYCLES, tiles * read * words, tiles * written * (1 + added) * words,
-                    passes=passes, begin=begin, flits=tiles * written * moved, packets=tiles * written * pieces,
-                    adds=adds)
+    return WorkCost(alone, alone + NEXT_CYCLES, tiles * read * words, tiles * written * words,
+                    added=tiles * written * added * words, turn=(1 + added) * words / pieces, passes=passes,
+                    begin=begin, flits=tiles * written * moved, packets=tiles * written * pieces, adds=adds)

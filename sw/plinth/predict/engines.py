@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,12 +13,21 @@ from plinth_hw.isa.operations import Engine
 
 #: Engines of a die.
 ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
-#: Words read and written.
-Words = tuple[float, float]
 #: Of memory's read channel, of its write channel, and of its rate.
 Shares = tuple[float, float, float]
-#: Largest share of memory's rate that the others take from a task: it serves requests in turn, mostly of two engines.
+#: Largest share of what memory writes, and of its rate, that the others take from a task: it serves requests in turn,
+#: mostly of two engines.
 MOST_SHARE = 0.5
+
+
+class Moved(NamedTuple):
+    """What a task does to memory: words that it reads and writes, its turns there, and cycles that it takes more where
+    each beat that it reads takes two."""
+
+    reads: float
+    writes: float
+    turns: float = 0.0
+    exposed: float = 0.0
 
 
 class DieEngines:
@@ -45,8 +55,8 @@ class DieEngines:
         self.ends = {engine: deque([0.0] * HEADERS, maxlen=HEADERS) for engine in ENGINES}
         #: End of each engine's last task.
         self.last = dict.fromkeys(ENGINES, 0.0)
-        #: Engine, start, end and words in memory of each task.
-        self.tasks: list[tuple[str, float, float, Words]] = []
+        #: Engine, start and end of each task; words that it reads and writes, and its turns.
+        self.tasks: list[tuple[str, float, float, tuple[float, float, float]]] = []
         #: Of all reductions.
         self.latencies = 0.0
         #: End of each reduce block's last reduction.
@@ -75,11 +85,19 @@ class DieEngines:
         return max(reads / self.beat / (1 - read), writes / self.beat / (1 - write),
                    (reads + writes) / self.rate / (1 - both))
 
-    def _end(self, engine: str, start: float, end: float, words: Words, count: int = 1, parts: int = 1) -> float:
+    def _slower(self, moved: Moved, cycles: float) -> float:
+        """Cycles that the task that starts takes more beside others, of so many alone."""
+        more = self._moved(moved.reads, moved.writes) - cycles
+        if moved.exposed and self.shares:
+            read, *_ = self.shares[len(self.tasks)]
+            more = max(more, moved.exposed * read / (1 - read))
+        return max(0.0, more)
+
+    def _end(self, engine: str, start: float, end: float, words: Moved, count: int = 1, parts: int = 1) -> float:
         """``count`` equal tasks of some words, of ``parts`` descriptors each, went on from a start to an end; those
         behind them wait for their places."""
         begin = max(start, self.last[engine])
-        self.tasks.append((engine, begin, end, (count * words[0], count * words[1])))
+        self.tasks.append((engine, begin, end, (count * words.reads, count * words.writes, count * words.turns)))
         self.last[engine] = end
         count *= parts
         if count == 1:
@@ -96,22 +114,22 @@ class DieEngines:
                            begin + (count - HEADERS) * each if count > HEADERS else 0.0)
         return end
 
-    def task(self, engine: str, ready: float, cycles: Cycles, words: Words, count: int = 1, parts: int = 1) -> float:
+    def task(self, engine: str, ready: float, cycles: Cycles, words: Moved, count: int = 1, parts: int = 1) -> float:
         """End of ``count`` equal products, tiles or updates of some words, each of ``parts`` descriptors."""
         alone, row = cycles
-        start, more = self._start(engine, ready), max(0.0, self._moved(*words) - row)
+        start, more = self._start(engine, ready), self._slower(words, row)
         alone, row = (alone + more) / self.speed, (row + more) / self.speed
         end = start + alone + (count - 1) * max(row, self.period) if count > 1 else start + alone
         return self._end(engine, start, max(end, self.last[engine] + count * row), words, count, parts)
 
-    def vector(self, ready: float, stages: tuple[float, float, float], words: Words, count: int = 1,
+    def vector(self, ready: float, stages: tuple[float, float, float], words: Moved, count: int = 1,
                serial: bool = False) -> float:
         """End of ``count`` vector tasks; ``serial``: each waits for the one before."""
         load, compute, store = stages
         start = self._start("vector", ready)
         # Latencies do not grow with what others move.
-        load = max(load, MEMORY_LATENCY + self._moved(words[0], 0.0)) / self.speed
-        store = max(store, MEMORY_LATENCY + self._moved(0.0, words[1])) / self.speed
+        load = max(load, MEMORY_LATENCY + self._moved(words.reads, 0.0)) / self.speed
+        store = max(store, MEMORY_LATENCY + self._moved(0.0, words.writes)) / self.speed
         compute /= self.speed
         start = max(start, self._loaded, self._stored[0])
         self._loaded = start + load
@@ -124,13 +142,13 @@ class DieEngines:
         self._stored = [self._stored[1], end]
         return self._end("vector", start, end, words, count)
 
-    def reduce(self, ready: float, cycles: float, latency: float, words: Words, block: int,
+    def reduce(self, ready: float, cycles: float, latency: float, words: Moved, block: int,
                linked: bool = True) -> float:
         """End of a reduction whose words take some cycles on the links, which it shares with others; or of a single
         die, which takes none there. A block works on one after the other, latency and all."""
         start = self._start("collective", ready)
         begin = max(start, self.last["collective"], self.blocks[block])
-        busy = begin + max(cycles, self._moved(*words))
+        busy = begin + max(cycles, self._moved(words.reads, words.writes))
         self._end("collective", begin, busy, words)
         self.latencies += latency
         self.blocks[block] = busy + latency
@@ -142,7 +160,7 @@ class DieEngines:
             self.reductions.append((begin if linked else busy, busy, latency))
         return busy + latency
 
-    def tiles(self, ready: float, cycles: Cycles, words: Words, count: int, link: float, lane: int = 0,
+    def tiles(self, ready: float, cycles: Cycles, words: Moved, count: int, link: float, lane: int = 0,
               held: float = 0.0, first: float = 0.0) -> float:
         """When ``count`` equal tiles to other dies have left the fullest link on their way, which they are on for
         ``link`` cycles in all, the first flit ``first`` cycles after the start; the die is done with them while routers
@@ -179,22 +197,27 @@ class DieEngines:
         """For each task, the shares of memory's channels, and of its rate, that other engines took while it ran; if it
         had shares already, the mean of both."""
         starts, ends = (np.array([task[place] for task in self.tasks]) for place in (1, 2))
-        words = np.array([task[3] for task in self.tasks]).reshape(-1, 2)
+        words = np.array([task[3] for task in self.tasks]).reshape(-1, 3)
         engines = np.array([ENGINES.index(task[0]) for task in self.tasks])
-        total = np.zeros((len(self.tasks), 2))
+        total, turn = np.zeros((len(self.tasks), 2)), np.zeros(len(self.tasks))
         for engine in range(len(ENGINES)):
             mine = engines == engine
             if not mine.any():
                 continue
             places = np.column_stack([starts[mine], ends[mine]]).ravel()
-            for kind in range(2):
+            during = []
+            for kind in range(3):
                 sums = np.concatenate([[0.0], np.cumsum(words[mine, kind])])
                 moved = np.column_stack([sums[:-1], sums[1:]]).ravel()
-                moved_during = np.interp(ends, places, moved) - np.interp(starts, places, moved)
-                total[:, kind] += np.where(mine, 0.0, moved_during)
+                during.append(np.where(mine, 0.0, np.interp(ends, places, moved) - np.interp(starts, places, moved)))
+            total += np.column_stack(during[:2])
+            turn += during[0] / np.maximum(during[2], 1.0)
         length = np.maximum(ends - starts, 1.0)
         shares = np.column_stack([total[:, 0] / self.beat, total[:, 1] / self.beat, total.sum(axis=1) / self.rate])
-        shares = np.minimum(shares / length[:, None], MOST_SHARE)
+        # Of what is read the others get no more than their turns; a turn has a beat at least.
+        own = np.maximum(words[:, 0] / np.maximum(words[:, 2], 1.0), self.beat)
+        most = np.column_stack([turn / (turn + own), *2 * [np.full(len(own), MOST_SHARE)]])
+        shares = np.minimum(shares / length[:, None], most)
         if self.shares:
             shares = (shares + np.array(self.shares)) / 2
         return list(map(tuple, shares.tolist()))

@@ -27,7 +27,7 @@ from plinth.partition.cuts import Integers
 from plinth.partition.graph import PlanGraph
 from plinth.partition.regions import Partition, Splits
 from plinth.partition.stages import stage_count
-from plinth.predict.engines import ENGINES, DieEngines, Words
+from plinth.predict.engines import ENGINES, DieEngines, Moved
 from plinth.predict.host import TOGETHER, host_task_cost
 from plinth.predict.links import Links
 from plinth.predict.work import work_cost
@@ -94,18 +94,18 @@ def _ready(die: DieEngines, ready: float) -> float:
     return ready
 
 
-def _sends(die: DieEngines, ready: float, cycles: Cycles, words: Words, count: int, later: float) -> float:
+def _sends(die: DieEngines, ready: float, cycles: Cycles, words: Moved, count: int, later: float) -> float:
     """Tasks of the transfer engine, which are over so much later where they go."""
     return die.task("transfer", ready, cycles, words, count) + later
 
 
-def _tiles(die: DieEngines, ready: float, cycles: Cycles, words: Words, count: int, link: float, lane: int, held: float,
+def _tiles(die: DieEngines, ready: float, cycles: Cycles, words: Moved, count: int, link: float, lane: int, held: float,
            later: float) -> float:
     """Tiles to other dies, which arrive so much after they have left."""
     return die.tiles(ready, cycles, words, count, link, lane, held, FIRST_FLIT) + later
 
 
-def _task(die: DieEngines, ready: float, engine: str, cycles: Cycles, words: Words, count: int, parts: int) -> float:
+def _task(die: DieEngines, ready: float, engine: str, cycles: Cycles, words: Moved, count: int, parts: int) -> float:
     """Tasks of an engine that works on one after the other."""
     return die.task(engine, ready, cycles, words, count, parts)
 
@@ -192,7 +192,7 @@ class StepSchedule:
         for task in tasks_of(operation.tasks(die, 1 if together else most)):
             cost, count = self.task_cost(task)
             if cost.stages is not None:
-                run: Run = (DieEngines.vector, (cost.stages, (cost.reads, cost.writes), count, cost.serial))
+                run: Run = (DieEngines.vector, (cost.stages, _together([cost])[1], count, cost.serial))
             else:
                 (latency, interval), words = _together([cost])
                 cycles = max(latency, cost.fetch), max(interval, cost.fetch)
@@ -348,7 +348,7 @@ class _ScheduleWalk:
             cycles = share * schedule.links.ring_words(operation.rings, words, operation.going)
             latency = share * self.machine.ring_latency(size, schedule.links.ring_latency(operation.rings))
         cost = schedule.cost(task.work)
-        return (DieEngines.reduce, (cycles, latency, (cost.reads, cost.writes), block, size > 1))
+        return (DieEngines.reduce, (cycles, latency, _together([cost])[1], block, size > 1))
 
     def _barrier(self, operation: Barrier) -> None:
         """Add signals to all other dies behind all reductions so far; it is over when theirs have come."""
@@ -394,7 +394,8 @@ class _ScheduleWalk:
                 link = max(link, link * schedule.links.slowest + (hops - 1) * lookups(
                     parameters, copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
-            words = copy.read(parameters), copy.written(parameters)
+            read = copy.read(parameters)
+            words = Moved(read, copy.written(parameters), read / parameters.chunk_words)
             if operation.by_tasks:
                 # Of many dies all others are as the first one is.
                 others = operation.peers(die)
@@ -433,11 +434,11 @@ class _ScheduleWalk:
             self._add(tuple(set(waits)), (_ready, ()), senders, tiles)
             self._accesses.touch((), arrivals.writes, last)
 
-    def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Words]:
+    def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Moved]:
         """Tasks of the transfer engine, all together."""
         return _together(self.schedule.cost(task.work) for task in tasks)
 
-    def _tile(self, cycles: Cycles, words: Words, count: int, link: float, latency: float, copy: Copy,
+    def _tile(self, cycles: Cycles, words: Moved, count: int, link: float, latency: float, copy: Copy,
               lane: int) -> Run:
         parameters, machine = self.parameters, self.machine
         later = machine.arrival(latency)
@@ -451,11 +452,14 @@ BETWEEN: dict[type, Callable[[_ScheduleWalk, Any], None]] = {
     Barrier: _ScheduleWalk._barrier}
 
 
-def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Words]:
-    """Work on one engine, one behind the other: cycles alone and in a row, and words read and written."""
-    alone = row = reads = writes = 0.0
+def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Moved]:
+    """Work on one engine, one behind the other: cycles alone and in a row, and what it does to memory."""
+    alone = row = reads = writes = turns = exposed = 0.0
     for cost in costs:
         alone = row + cost.latency + (cost.passes - 1) * cost.interval
         row += cost.passes * cost.interval
-        reads, writes = reads + cost.passes * cost.reads, writes + cost.passes * cost.writes
-    return (alone, row), (reads, writes)
+        one = cost.reads + cost.added
+        reads, writes = reads + cost.passes * one, writes + cost.passes * cost.writes
+        turns += cost.passes * one / (cost.turn or one or 1.0)
+        exposed += cost.passes * cost.exposed
+    return (alone, row), Moved(reads, writes, turns, exposed)

@@ -1,5 +1,7 @@
 """What products, vector programs, rows of embeddings and copies of a step take on a die."""
 
+from dataclasses import replace
+
 from plinth.buffers import Buffer
 from plinth.machine import mappings, systolic_cycles
 from plinth.machine.convolution import ConvolutionWindow, FeatureMap
@@ -8,6 +10,7 @@ from plinth.machine.die import DieCycles
 from plinth.machine.memory import row_words
 from plinth.machine.products import Product, matrix_tasks, row_stationary_parts
 from plinth.machine.record import WorkCost
+from plinth.machine.systolic_walk import ProductShape
 from plinth.machine.vector import ProgramWork, full_words
 from plinth.partition.graph import Node
 from plinth.step.tasks import BPROP, FPROP, UPDATE, Multiplication, RowsByNumber, TileCopy, Vector
@@ -65,7 +68,7 @@ def _vector(machine: DieCycles, work: ProgramWork, vector: Vector) -> WorkCost:
     serial = bool(work.sums or vector.serial)
     return WorkCost(
         whole, whole if serial else max(load, compute, store, whole / 2), read + work.row_loads * row,
-        written + work.row_stores * row, fetch=machine.control["fetch"], stages=stages, serial=serial,
+        written + work.row_stores * row, turn=row, fetch=machine.control["fetch"], stages=stages, serial=serial,
         adds=float(rows * columns * (work.wise + work.sums + work.reductions + work.functions)), sram=2.0)
 
 
@@ -101,18 +104,22 @@ def _bounded(machine: DieCycles, work: Multiplication, alone: float, row: float,
 def _systolic(machine: DieCycles, work: Multiplication) -> WorkCost:
     parameters = machine.parameters
     beat = parameters.beat_words
-    alone = row = reads = writes = macs = 0.0
+    alone = row = reads = writes = turns = exposed = macs = 0.0
     groups = matrix_tasks(parameters, work.layer, work.direction, work.shape, work.a, work.b, work.c).groups
-    bodies = [body for bodies in groups for body in bodies]
-    for body in bodies:
-        m, n, k = body["m"], body["n"], body["k"]
-        cost = systolic_cycles.cost(parameters, systolic_cycles.ProductShape(
-            m, n, k, body["interleave_m_log2"], bool(body.get("transpose_a")), bool(body.get("transpose_b")),
-            0 if work.shape is None else body["a_run"], body["a_stride"] % beat == 0, body["b_stride"] % beat == 0,
-            body["c_stride"] % beat == 0, work.added))
+    shapes = [ProductShape(
+        m=body["m"], n=body["n"], k=body["k"], interleave_m_log2=body["interleave_m_log2"],
+        transpose_a=bool(body.get("transpose_a")), transpose_b=bool(body.get("transpose_b")),
+        a_run=0 if work.shape is None else body["a_run"], a_step=systolic_cycles.row_step(parameters, body["a_stride"]),
+        b_step=systolic_cycles.row_step(parameters, body["b_stride"]),
+        c_step=systolic_cycles.row_step(parameters, body["c_stride"]), accumulate=work.added)
+        for bodies in groups for body in bodies]
+    for shape in shapes:
+        cost = systolic_cycles.cost(parameters, shape)
         alone, row = (alone + cost.row if row else cost.alone), row + cost.row
-        reads, writes, macs = reads + beat * cost.reads, writes + beat * cost.writes, macs + m * n * k
-    return _bounded(machine, work, alone, row, reads, writes, len(bodies), macs)
+        reads, writes, turns = reads + beat * cost.reads, writes + beat * cost.writes, turns + cost.turns
+        exposed, macs = exposed + systolic_cycles.exposed(parameters, shape), macs + shape.m * shape.n * shape.k
+    return replace(_bounded(machine, work, alone, row, reads, writes, len(shapes), macs), turn=reads / turns,
+                   exposed=exposed)
 
 
 def node_product(direction: str, node: Node, samples: int, inputs: int, outputs: int) -> Product:
@@ -150,7 +157,7 @@ def rows_cost(machine: DieCycles, work: RowsByNumber) -> WorkCost:
     rows, columns = work.rows.rows, work.rows.columns
     latency, interval = machine.rows(rows, columns, work.added * unlike(work.table_rows, work.own_rows))
     words = rows * row_words(machine.parameters, columns)
-    return WorkCost(latency, interval, (1 + work.added) * words, words, adds=float(work.added * rows * columns))
+    return WorkCost(latency, interval, words, words, work.added * words, adds=float(work.added * rows * columns))
 
 
 def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> WorkCost:
@@ -174,5 +181,6 @@ def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> 
     if index is not None:
         more = indexed_cycles(parameters, copy, added=tile.added, remote=flit_cycles is not None)
         latency, interval = latency + more, interval + more
-    return WorkCost(latency, interval, read + tile.added * written, written, flits=flits,
+    return WorkCost(latency, interval, read, written, tile.added * written,
+                    turn=row_words(parameters, min(columns, parameters.chunk_words)), flits=flits,
                     packets=copy.packets(parameters), adds=float(tile.added * tile.planes * rows * columns))

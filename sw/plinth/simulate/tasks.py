@@ -85,7 +85,8 @@ class TaskByTask(Collected):
         self.machine = simulated.SimulatedArray(
             dies=tuple(simulated.SimulatedDie(words_per_second=costs.memory, vaults=VAULTS,
                                               speed=speed) for speed in speeds),
-            links=(*(simulated.SimulatedLink(name=name, words_per_second=rate / self.cycle, within=place >= len(links))
+            links=(*(simulated.SimulatedLink(name=name, words_per_second=rate / self.cycle, within=place >= len(links),
+                                              turns=len(links) <= place < len(links) + 2 * step.dies)
                      for place, (name, rate) in enumerate(named)),
                    *(simulated.SimulatedLink(name=f"tiles from {routes.node_name(node)} by port {port}",
                                              words_per_second=1.0 / self.cycle,
@@ -141,18 +142,21 @@ class TaskByTask(Collected):
     def _ring(self, name: str, work: Reduction, joined: Sequence[str]) -> Flow:
         ring, words, cycle = work.ring, float(work.target.columns), self.cycle
         size, waits, cost = len(ring), [Wait(counter) for counter in joined], self.costs.work(work)
+        turn = self.parameters.chunk_words / self.parameters.beat_words
         if size == 1:
             return Flow(name=name, seconds=cost.interval * cycle, latency=(cost.latency - cost.interval) * cycle,
-                        waits=waits, dies=np.array(ring), die_words=np.array([cost.words]), adds=cost.adds)
+                        links=np.array(self.channels(ring[0])[:2]), words=np.array([cost.reads, cost.writes]),
+                        dies=np.array(ring), die_words=np.array([cost.words]), turn=turn, waits=waits, adds=cost.adds)
         share = work.phase.share * 2 * (size - 1) / size * words
         loads: dict[int, float] = {}
         for die, other in zip(ring, (*ring[1:], ring[0]), strict=True):
             for link in (self.injects(die), *self.array.path(die, other)):
                 loads[link] = loads.get(link, 0.0) + share
+            loads |= dict(zip(self.channels(die)[:2], (cost.reads, cost.writes), strict=True))
         latency = work.phase.share * self.costs.machine.ring_latency(size, self.array.ring_latency(np.array(ring)))
         return Flow(name=name, links=np.array(list(loads)), words=np.array(list(loads.values())),
                     latency=max(0.0, latency) * cycle, dies=np.array(ring),
-                    die_words=np.full(size, cost.words), waits=waits, adds=cost.adds)
+                    die_words=np.full(size, cost.words), turn=turn, waits=waits, adds=cost.adds)
 
 
 class _Descriptor(NamedTuple):
@@ -266,23 +270,31 @@ class _Die:
     # Engines.
 
     def _work(self, name: str, engine: str, seconds: float, reads: float, writes: float, waits: Sequence[Wait], *,
-              latency: float = 0.0, signals: Sequence[str] = (), counted: PaperCost = NOTHING) -> None:
+              latency: float = 0.0, signals: Sequence[str] = (), counted: PaperCost = NOTHING, turn: float = 0.0,
+              exposed: float = 0.0) -> None:
         """Work of an engine that reads and writes words of its memory, whole beats of them; times in cycles."""
         read, write, _ = self.workload.channels(self.die)
         self._add(Flow(
             name=name, die=self.die, engine=engine, seconds=seconds * self.cycle, latency=latency * self.cycle,
             links=np.array([read, write]), words=np.array([reads, writes]), dies=np.array([self.die]),
-            die_words=np.array([reads + writes]), waits=waits, signals=signals, adds=counted.adds,
-            multiplies=counted.multiplies, sram_words=counted.sram_words))
+            die_words=np.array([reads + writes]), turn=self._turn(turn), exposed=exposed * self.cycle,
+            waits=waits, signals=signals, adds=counted.adds, multiplies=counted.multiplies,
+            sram_words=counted.sram_words))
+
+    def _turn(self, words: float) -> float:
+        """A turn of so many words in beats; of 0 those of a chunk."""
+        return (words or self.parameters.chunk_words) / self.parameters.beat_words
 
     def _on_engine(self, descriptor: _Descriptor, work: Work) -> None:
         """Work of an engine that nothing leaves the die of: its part of a task."""
         cost, parts = descriptor.cost, descriptor.cost.parts
         counted = PaperCost(0.0, 0.0, 0.0, *(amount / parts for amount in self.costs.task(descriptor.task)[3:]))
-        self._work(descriptor.name, descriptor.task.engine.name.lower(), cost.interval / parts, cost.reads / parts,
+        self._work(descriptor.name, descriptor.task.engine.name.lower(), cost.interval / parts,
+                   (cost.reads + cost.added) / parts,
                    cost.writes / parts, descriptor.waits,
                    latency=max(0.0, cost.latency - cost.interval) if descriptor.last else 0.0,
-                   signals=descriptor.signals, counted=counted)
+                   signals=descriptor.signals, counted=counted, turn=cost.turn,
+                   exposed=cost.exposed / parts)
 
     def _vector(self, descriptor: _Descriptor, work: Vector) -> None:
         cost, key, beat = descriptor.cost, descriptor.name, self.parameters.beat_words
@@ -290,11 +302,11 @@ class _Die:
         load, compute, store = cost.stages
         before, behind = latencies(load, store, cost.reads / beat, cost.writes / beat)
         self._work(f"{key} load", "vector load", load - before, cost.reads, 0.0, descriptor.waits, latency=before,
-                   counted=self.costs.task(descriptor.task))
+                   counted=self.costs.task(descriptor.task), turn=cost.turn)
         self._add(simulated.EngineTask(name=f"{key} compute", die=self.die, engine="vector",
                                        seconds=compute * self.cycle, waits=[Wait(f"{key} load")]))
         self._work(f"{key} store", "vector store", store - behind, 0.0, cost.writes, [Wait(f"{key} compute")],
-                   signals=[f"{self.die}.vector read"])
+                   signals=[f"{self.die}.vector read"], turn=cost.turn)
         self._add(Flow(name=key, latency=behind * self.cycle, waits=[Wait(f"{key} store")], signals=descriptor.signals))
 
     def _encode(self, descriptor: _Descriptor, work: Encode) -> None:
@@ -323,8 +335,8 @@ class _Die:
             shares = [(to, share / whole) for to, share in work.members.shares]
         else:
             shares = [(other, 1.0)]
-        self._sent(key, shares, (latency, interval), (cost.flits, cost.packets, cost.reads, cost.writes),
-                   PaperCost(adds=cost.adds), waits, descriptor.signals)
+        self._sent(key, shares, (latency, interval), (cost.flits, cost.packets, cost.reads, cost.writes, cost.added),
+                   PaperCost(adds=cost.adds), waits, descriptor.signals, cost.turn)
         behind = [f"{key} behind"] if self._waits_behind(shares) else []
         for to, _ in shares if work.die is not None or len(shares) > 1 else ():
             self._arrival([key, *([f"{key} held {to}"] if workload.path(die, to) else []), *behind], to, work.exchange)
@@ -340,10 +352,10 @@ class _Die:
         return bool(self.parameters.leaving_flits) and any(self.workload.path(self.die, other) for other, _ in shares)
 
     def _sent(self, key: str, shares: Sequence[tuple[int, float]], cycles: tuple[float, float],
-              moved: tuple[float, ...], counted: PaperCost, waits: list[Wait], signals: list[str]) -> None:
+              moved: tuple[float, ...], counted: PaperCost, waits: list[Wait], signals: list[str], turn: float) -> None:
         """Words that go to dies, each to its share: the engine, and all that they share on the way."""
         die, parameters, workload, cycle = self.die, self.parameters, self.workload, self.cycle
-        (alone, row), (all_flits, all_packets, read, all_written) = cycles, moved
+        (alone, row), (all_flits, all_packets, read, all_written, all_added) = cycles, moved
         reads, *_ = workload.channels(die)
         loads, memory = {reads: read}, {die: read}
 
@@ -351,12 +363,15 @@ class _Die:
             where[key] = where.get(key, 0.0) + amount
 
         for other, share in shares:
-            flits, packets, written = (share * amount for amount in (all_flits, all_packets, all_written))
+            flits, packets, written, added = (share * amount for amount in (
+                all_flits, all_packets, all_written, all_added))
             path = workload.path(die, other)
             # What buffers hold on the way lands in its own time: it does not hold the sender up.
             held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
-            _, writes, receives = workload.channels(other)
-            add(memory, other, written * (1 - held))
+            other_reads, writes, receives = workload.channels(other)
+            add(memory, other, added + written * (1 - held))
+            if added:
+                add(loads, other_reads, added)
             if path:
                 add(loads, workload.injects(die), flits * parameters.flit_words)
                 self._add(Flow(name=f"{key} held {other}", links=np.array([receives, writes]),
@@ -382,6 +397,7 @@ class _Die:
             loads = {link: amount * (1 - behind * (link != reads)) for link, amount in loads.items()}
             together *= 1 - behind
         self._add(Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row * cycle,
+                       turn=self._turn(turn),
                        latency=max(0.0, alone - row) * cycle, dies=np.array(list(memory)),
                        die_words=np.array(list(memory.values())), die=die, engine="transfer", waits=waits,
                        together=together, signals=signals, adds=counted.adds))

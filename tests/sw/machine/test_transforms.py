@@ -36,14 +36,16 @@ def test_a_task_takes_its_first_blocks_and_its_turns(die, leaves: bool, begin: i
     assert (cost.passes, cost.adds) == (1, 0)
 
 
-def test_places_or_elements_decide_and_what_is_added_to_is_written_twice() -> None:
+def test_places_or_elements_decide_and_what_is_added_to_is_read() -> None:
     few, more = BLOCKS._replace(columns=4), BLOCKS._replace(columns=4, made=25)
     # Two flits a block of four words.
     assert blocks_cost(NARROW, few, False).latency == 115 + 37 * 2 + 10 * 16 * 2
     assert blocks_cost(NARROW, more, False).latency == 115 + 53 * 2 + 10 * 25 * 2
     added = blocks_cost(NARROW, BLOCKS, False, passes=5, added=True, adds=7.0)
-    assert (added.writes, added.passes, added.adds) == (2 * 10 * 8 * 16, 5, 7)
-    assert (added.descriptors, added.words) == (5, added.reads + added.writes)
+    assert (added.writes, added.added, added.passes, added.adds) == (10 * 8 * 16, 10 * 8 * 16, 5, 7)
+    assert (added.descriptors, added.words) == (5, added.reads + added.added + added.writes)
+    # In their turn the tiles have a beat, and what they are added to another.
+    assert (added.turn, blocks_cost(NARROW, BLOCKS, False).turn) == (16, 8)
 
 
 @pytest.mark.parametrize(("columns", "read", "written"), [

@@ -18,7 +18,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
 from plinth.partition.exchanges import ExchangeFlow
 from plinth.partition.graph import PlanGraph, from_network
-from plinth.predict.engines import DieEngines
+from plinth.predict.engines import DieEngines, Moved
 from plinth.predict.links import Links
 from plinth.predict.schedule import Times, _ScheduleWalk
 from plinth.predict.time import StepTime
@@ -28,6 +28,8 @@ from plinth_hw.comm.run_reader import packet_words
 from plinth_hw.isa.parameters import preset
 
 CNN = from_network(NETWORKS["digits-cnn"])
+#: Of tasks that do nothing to memory.
+NOTHING = Moved(0, 0)
 
 
 def step_time(dies: int = 4, die: DieCycles | None = None, **settings: object) -> StepTime:
@@ -40,31 +42,31 @@ def plan(levels: int, *splits: str) -> tuple[tuple[str, ...], ...]:
 
 def test_tasks_wait_for_descriptors_for_what_they_read_and_for_each_other() -> None:
     die = DieEngines(machine(preset("ndp-demo")), (), 1.0)
-    first = die.task("matrix", 0, (1000, 700), (0, 0))
+    first = die.task("matrix", 0, (1000, 700), NOTHING)
     assert first >= die.period + die.body["matrix"] + 1000
-    assert die.task("matrix", 0, (1000, 700), (0, 0)) == first + 700
-    assert die.task("matrix", 50_000, (1000, 700), (0, 0)) == 50_000 + die.issue + 1000
-    assert die.vector(60_000, (100, 200, 50), (0, 0)) == 60_000 + die.issue + 350
+    assert die.task("matrix", 0, (1000, 700), NOTHING) == first + 700
+    assert die.task("matrix", 50_000, (1000, 700), NOTHING) == 50_000 + die.issue + 1000
+    assert die.vector(60_000, (100, 200, 50), NOTHING) == 60_000 + die.issue + 350
     # The next one loads while this one computes.
-    assert die.vector(60_000, (100, 200, 50), (0, 0)) == 60_000 + die.issue + 550
+    assert die.vector(60_000, (100, 200, 50), NOTHING) == 60_000 + die.issue + 550
     # Two blocks share the links; a block ends a message before it begins the next.
     for block, ends in ((0, 1300), (1, 2300), (1, 3600)):
-        die.reduce(80_000, 1000, 300, (0, 0), block)
+        die.reduce(80_000, 1000, 300, NOTHING, block)
         assert die.reduced == 80_000 + die.issue + ends
     for _ in range(20):
-        die.task("transfer", 100_000, (10, 10), (0, 0))
+        die.task("transfer", 100_000, (10, 10), NOTHING)
     assert die.fetched > 100_000
 
 
 def test_tiles_and_reductions_take_turns_on_links() -> None:
     die = DieEngines(machine(preset("ndp-demo")), (), 1.0)
     for block in range(2):
-        die.reduce(1000 - die.issue, 1000, 300, (0, 0), block)
+        die.reduce(1000 - die.issue, 1000, 300, NOTHING, block)
 
     def tile(start: float, end: float) -> float:
-        return die.tiles(start - die.issue, (end - start, end - start), (0, 0), 1, end - start)
+        return die.tiles(start - die.issue, (end - start, end - start), NOTHING, 1, end - start)
 
-    die.reduce(40_000, 1000, 300, (0, 0), 0, linked=False)
+    die.reduce(40_000, 1000, 300, NOTHING, 0, linked=False)
     # 200 of a tile beside the first of them, which the second waits for; one beside the rest of the second.
     assert [tile(800, 1200), die.reductions[0]] == [1400, (1000, 3200, 300)]
     assert [tile(2000, 9000), die.reductions[0]] == [10_200, (1000, 4400, 300)]
@@ -78,7 +80,7 @@ def test_the_engine_goes_on_while_routers_hold_what_the_links_have_not_taken() -
 
     def tile(start: float, lane: int) -> float:
         """200 cycles of work, 1000 on the links, of which routers hold 600."""
-        return die.tiles(start - die.issue, (250, 250), (0, 0), 1, 1000, lane, 600, 50)
+        return die.tiles(start - die.issue, (250, 250), NOTHING, 1, 1000, lane, 600, 50)
 
     assert tile(10_000, 1) == 11_050 and die.last["transfer"] == 10_450
     # Behind the first on its links, and beside it on others; an idle engine waits for nobody.
@@ -178,15 +180,30 @@ def test_barriers_between_sets_of_rings_that_share_a_block_take_time() -> None:
 
 
 def test_what_others_move_slows_a_task_that_needs_what_they_leave() -> None:
-    """A read channel that others hold halfway: a task that asks for a quarter of it does not notice."""
+    """A read channel that others hold halfway: a task that asks for a quarter of it does not notice, unless it has
+    nothing else to do while it reads."""
     parameters = preset("ndp-demo")
+    beat = parameters.beat_words
     ends = {}
     for share in (0.0, 0.5):
-        die = DieEngines(machine(parameters), [(share, 0.0, 0.0)] * 3, 1.0)
-        ends[share] = [die.task("matrix", 0, (1000, 1000), (parameters.beat_words * asked, 0)) for asked in (250, 750)]
-        ends[share].append(die.vector(0, (1000 + MEMORY_LATENCY, 10, 60), (parameters.beat_words * 1000, 0)))
-    quarter, three_quarters, vector = (slow - fast for fast, slow in zip(ends[0.0], ends[0.5], strict=True))
-    assert (quarter, three_quarters, vector) == (0, 500, 1000)
+        die = DieEngines(machine(parameters), [(share, 0.0, 0.0)] * 4, 1.0)
+        ends[share] = [die.task("matrix", 0, (1000, 1000), moved) for moved in (
+            Moved(beat * 250, 0), Moved(beat * 750, 0), Moved(beat * 250, 0, exposed=200))]
+        ends[share].append(die.vector(0, (1000 + MEMORY_LATENCY, 10, 60), Moved(beat * 1000, 0)))
+    quarter, three_quarters, exposed, vector = (slow - fast for fast, slow in zip(ends[0.0], ends[0.5], strict=True))
+    # Each begins behind the one before.
+    assert (quarter, three_quarters - quarter, exposed - three_quarters, vector) == (0, 500, 200, 1000)
+
+
+def test_others_get_no_more_of_reads_than_their_turns() -> None:
+    parameters = preset("ndp-demo")
+    beat = parameters.beat_words
+    die = DieEngines(machine(parameters), (), 1.0)
+    # Both want all of the channel at the same time: six beats to the one's turn, two to the other's.
+    die.task("matrix", 0, (1000, 1000), Moved(1000 * beat, 0, 1000 / 6))
+    die.task("transfer", 0, (1000, 1000), Moved(1000 * beat, 0, 500))
+    (of_matrix, *_), (of_transfer, *_) = die.next_shares()
+    assert (of_matrix, of_transfer) == pytest.approx((2 / 8, 6 / 8))
 
 
 def test_dies_that_have_less_wait_for_those_that_have_more() -> None:
