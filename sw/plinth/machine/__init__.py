@@ -9,8 +9,8 @@ machine's). Of sparse layers: ``blocks`` (a pattern as dense blocks, and how wei
 (which blocks cover a pattern at the least cost).
 
 Cycles: ``memory`` (latencies, beats), ``control`` (descriptors, queues, waits, reductions), ``links`` (routers),
-``systolic_cycles`` (a product, panel by panel), ``vector`` (programs), ``copies`` (tiles, rows by their numbers),
-``transforms`` (Winograd stages), ``codes`` (coding, predicting), ``optimiser``; ``record`` has what a piece of work
-takes, and ``die`` asks for all of a preset; what was asked once is ``known``. ``host`` has the same of a host that
-does the step in numpy.
+``systolic_cycles`` (a product: ``systolic_walk`` goes through it panel by panel), ``vector`` (programs), ``copies``
+(tiles, rows by their numbers), ``transforms`` (Winograd stages), ``codes`` (coding, predicting), ``optimiser``;
+``record`` has what a piece of work takes, and ``die`` asks for all of a preset; what was asked once is ``known``.
+``host`` has the same of a host that does the step in numpy.
 """
