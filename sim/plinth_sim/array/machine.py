@@ -158,10 +158,10 @@ class Flow:
     together : float
         Words that it and others like it have on one link, which share links with the rest as one flow.
     turn : float
-        Words, or other units of them, that it moves when its turn comes, where links or memories serve it in turn.
+        Where links or memories serve in turn, words that it moves when its turn comes, in one unit for all flows.
     exposed : float
-        Seconds that it takes more where its words move half as fast as they could: part of the time in which it moves
-        them, beside others as much as they leave it, nothing else goes on.
+        Seconds that it takes more where its words move half as fast as they could alone, and s - 1 times as much at 1/s
+        of that; only what is served in turn slows it so.
     waits, signals
         As of tasks.
     adds, multiplies, sram_words : float
@@ -231,7 +231,7 @@ def check(machine: SimulatedArray, activities: Sequence[Activity]) -> None:
                 numbers += words
             numbers += (activity.together, activity.exposed)
             if not 0 < activity.turn < endless:
-                raise ValueError(f"{activity.name!r} moves {activity.turn} words in its turn, not more than 0")
+                raise ValueError(f"{activity.name!r} has turns of {activity.turn}, which must be positive and finite")
         for number in numbers:
             if not 0 <= number < endless:
                 raise ValueError(f"{activity.name!r}: seconds, latencies, words and counts are at least 0, not "

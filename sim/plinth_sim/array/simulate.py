@@ -208,7 +208,7 @@ class _Run:
 
     def _alike(self, ways: Sequence[dict[int, float]]) -> set[int]:
         """Resources that are as full as an earlier one whatever goes on: the same activities take the same shares of
-        both. The earlier one stands for them."""
+        both, in turn or not. The earlier one stands for them."""
         shares: list[list[float]] = [[] for _ in self.capacity]
         capacity = self.capacity
         for number, way in enumerate(ways):
@@ -216,7 +216,8 @@ class _Run:
                 shares[resource] += (number, words / capacity[resource])
         known: set[tuple[float, ...]] = set()
         alike: set[int] = set()
-        for resource, mine in enumerate(map(tuple, shares)):
+        for resource, some in enumerate(shares):
+            mine = (self.turns[resource], *some)
             if mine in known and not self.queue[resource]:
                 alike.add(resource)
             known.add(mine)
@@ -421,16 +422,27 @@ class _Run:
             capacities = [self.capacity[resource] for resource in full]
             limits, weights = [self.limit[user] for user in part], [self.weight[user] for user in part]
             served = [number for number, resource in enumerate(full) if self.turns[resource]]
-            if served:
-                limits, weights = self._served(part, [loads[number] for number in served],
-                                               [capacities[number] for number in served])
-            paces = share(limits, weights, loads, capacities, ways, queues)
+            if not served:
+                paces = share(limits, weights, loads, capacities, ways, queues)
+            else:
+                tops = [self.top[user] for user in part]
+                for last in (False, True):
+                    limits, weights = self._served(part, tops, [loads[number] for number in served],
+                                                   [capacities[number] for number in served])
+                    paces = share(limits, weights, loads, capacities, ways, queues)
+                    held = [number for number, user in enumerate(part)
+                            if self.away[user] and paces[number] < limits[number] * (1 - SLACK)]
+                    if last or not held:
+                        break
+                    # What others hold up further on leaves what it cannot use.
+                    for number in held:
+                        tops[number] = paces[number]
         else:
             paces = [self.limit[user] for user in part]
         for user, pace in zip(part, paces, strict=True):
             self._go(user, pace)
 
-    def _served(self, part: list[int], loads: list[dict[int, float]], capacities: list[float]
+    def _served(self, part: list[int], tops: list[float], loads: list[dict[int, float]], capacities: list[float]
                 ) -> tuple[list[float], list[float]]:
         """Limits and weights by which activities share resources, some of which serve requests in turn.
 
@@ -438,7 +450,7 @@ class _Run:
         those that have nowhere else to go, and that take the rest by turns.
         """
         turns = [self.turn_weight[user] for user in part]
-        served = share([self.top[user] for user in part], turns, loads, capacities)
+        served = share(tops, turns, loads, capacities)
         limits, weights = [], []
         for user, pace, turn in zip(part, served, turns, strict=True):
             limit = self._slowed(user, pace)

@@ -20,7 +20,7 @@ class WorkCost:
     added : float
         Words of the beats read where tiles are added to what is there: by the die that they go to.
     turn : float
-        Words that it reads when its turn at memory comes; 0: all.
+        Words that it reads, by all ports that ask for some, when its turn at memory comes; 0: a chunk.
     exposed : float
         Cycles that it takes more where each beat that it reads takes two.
     passes : int

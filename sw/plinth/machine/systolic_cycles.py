@@ -1,7 +1,8 @@
 """Cycles of a product on the systolic array: what a walk through its tiles and panels takes
 (:mod:`plinth.machine.systolic_walk`).
 
-Long products are not walked to their end: every loop of more than :data:`WALKED` turns goes on as its last turns did.
+Long products are not walked to their end: a loop of many turns goes on as its last turns did, of which two are walked
+if each has :data:`LONG` panels, else :data:`WALKED`.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from plinth.machine.systolic_walk import ProductCost, ProductShape, ProductWalk
 from plinth.machine.tiles import interleave_m_log2, tile_shape
 from plinth_hw.isa.parameters import DieParameters
 
-#: Turns of each loop that are walked.
+#: Turns of a loop that are walked, if they have few panels.
 WALKED = 5
 #: Panels of a turn from which on turns are alike: the second shows what one more takes.
 LONG = 4
@@ -48,7 +49,8 @@ def shape(parameters: DieParameters, product: str, m: int, n: int, k: int, run: 
 def cost(parameters: DieParameters, product: ProductShape, slow: float = 1.0) -> ProductCost:
     """Cycles and beats of a product if nothing else uses the memory, or if others leave it a beat in ``slow`` cycles.
     """
-    return _extend(parameters, product, list(product.spans(parameters).items()), slow)
+    found = _extend(parameters, product, list(product.spans(parameters).items()), slow)
+    return found._replace(alone=max(found.alone, found.row))
 
 
 def _extend(parameters: DieParameters, product: ProductShape, loops: list[tuple[str, int]], slow: float
@@ -59,7 +61,7 @@ def _extend(parameters: DieParameters, product: ProductShape, loops: list[tuple[
     (name, span), rest = loops[0], loops[1:]
     size = getattr(product, name)
     # Buffers have two halves: turns of few panels differ in pairs.
-    walked, last = (2, 1) if _turns(product, rest) >= LONG else (WALKED, 2)
+    walked, last = (2, 1) if _panels(product, rest) >= LONG else (WALKED, 2)
     turns = ceil(size / span)
     if turns <= walked:
         return _extend(parameters, product, rest, slow)
@@ -70,8 +72,8 @@ def _extend(parameters: DieParameters, product: ProductShape, loops: list[tuple[
                          for cycles, before in zip(longer, shorter, strict=True)))
 
 
-def _turns(product: ProductShape, loops: Sequence[tuple[str, int]]) -> int:
-    """Turns of the innermost of some loops."""
+def _panels(product: ProductShape, loops: Sequence[tuple[str, int]]) -> int:
+    """Panels of some loops, one within the other."""
     return prod(ceil(getattr(product, name) / span) for name, span in loops)
 
 

@@ -28,7 +28,7 @@ LONG_TASK = 12
 
 class ProductCost(NamedTuple):
     """Cycles of a task alone, of a further one in a row, the beats that it reads and writes, and its turns at memory:
-    rows that it reads of the operand that has more of them, while those of the other are read in the same turns."""
+    of each panel the requests of the operand that has more of them; those of the other are served in the same turns."""
 
     alone: float
     row: float
@@ -111,7 +111,7 @@ class _Array:
         self.waits: list[tuple[float, float]] = []
 
     def hurried(self, time: float) -> bool:
-        """Whether the array waits for operands, or has none left behind the step that it multiplies."""
+        """Whether the array waits for operands, or multiplies the last k step of those that have come."""
         return time >= self.end - self.slots or any(begin <= time < end for begin, end in self.waits)
 
     def multiply(self, there: list[_There], least: float) -> None:
@@ -151,7 +151,7 @@ class _Load:
 
     def ask(self, given: float, begin: float, array: _Array, span: int, at: int, k: int, steps: int) -> list[_Part]:
         """Parts in which a panel of ``steps`` from ``k`` on, of ``span`` elements from ``at`` on, is loaded from
-        ``begin`` on; it was given out before."""
+        ``begin`` on; it was given out before. Strips are sized as if nobody else used the channel."""
         if not self.along_k:
             beats, cycles = self._row(at, span)
             return [_Part(steps, steps * beats, steps * cycles)]
@@ -173,12 +173,15 @@ class _Load:
         return span * len(parts) if self.along_k else parts[0].steps
 
     def arrive(self, begin: float, parts: list[_Part], late: float) -> None:
-        """The parts arrive, in all ``late`` cycles later than they would alone."""
+        """The parts arrive: the last steps ``late`` cycles later than alone, those before at the pace that follows, or,
+        if these are few, with half of the channel."""
         there, cycles = list[_There](), 0.0
+        pace = max(1.0, late / sum(part.cycles for part in parts))
         for steps, _, more in parts:
             first = cycles + (more if self.along_k else more / steps)
             cycles += more
-            there.append(_There(steps, *(begin + READ_LATENCY + time + min(time, late) for time in (first, cycles))))
+            there.append(_There(steps, *(begin + READ_LATENCY + time + min(pace * time, late)
+                                         for time in (first, cycles))))
         self.there[self.half] = there
 
     def when(self, begin: int, end: int) -> tuple[float, float]:
@@ -213,13 +216,15 @@ class _Store:
 
 class _Memory:
     """What loads and stores of a product take from each other: memory moves ``rate`` beats a cycle, reads and writes
-    together, and serves both in turn; each has a channel of a beat a cycle."""
+    together, and serves both in turn; each has a channel of a beat a cycle. Loads that were walked before a store are
+    as they were: mostly it comes behind them. What sums begin with is counted, and has the array's exchange to come in.
+    """
 
     def __init__(self, rate: float) -> None:
         self.rate = rate
         #: When the read channel is free.
         self.free = 0.0
-        #: The last tiles; what is loaded later finds those before stored.
+        #: Of the last tiles: those before have been stored when something more is loaded.
         self.stores = [_Store(0.0, 0.0) for _ in range(4)]
         #: Of the last loads, begin, end and beats a cycle.
         self._loads: list[tuple[float, float, float]] = []
@@ -315,18 +320,17 @@ class ProductWalk:
         memory.store(self.drained + parameters.rows + parameters.columns + STORE, beats)
 
     def _panel(self, m0: int, rows: int, n0: int, columns: int, k0: int, steps: int) -> None:
-        loads = [(load, span, at) for load, span, at, needed in (
-            (self.a, rows, m0, not (self.resident and n0)),
-            (self.b, columns, n0, not (self.resident and self.single and m0))) if needed]
         # A panel's loads are given out together, once there is room for all.
         self.issue += PANEL
-        for load in (self.a, self.b):
-            needed = any(load is one for one, *_ in loads)
-            load.half ^= int(needed or self.several)
-            if needed:
+        loads = list[tuple[_Load, int, int]]()
+        for load, span, at, stays in ((self.a, rows, m0, self.resident and n0 > 0),
+                                      (self.b, columns, n0, self.resident and self.single and m0 > 0)):
+            load.half ^= int(self.several or not stays)
+            if not stays:
                 self.issue = max(self.issue, load.released[load.half] + ROOM)
+                loads.append((load, span, at))
         if loads:
-            self._loaded([(load, span, at) for load, span, at in loads], k0, steps)
+            self._loaded(loads, k0, steps)
         least = self.array.end
         if self.product.accumulate and not k0:
             least += (self.parameters.rows + 1) * self.array.slots

@@ -82,5 +82,6 @@ def blocks_cost(parameters: DieParameters, blocks: TransformBlocks, leaves: bool
     more_read, more_written = _across_flits(within, columns)
     alone = begin + tiles * max(taken * turned + read * more_read, made * turned + written * more_written)
     return WorkCost(alone, alone + NEXT_CYCLES, tiles * read * words, tiles * written * words,
-                    added=tiles * written * added * words, turn=(1 + added) * words / pieces, passes=passes,
-                    begin=begin, flits=tiles * written * moved, packets=tiles * written * pieces, adds=adds)
+                    added=tiles * written * added * words, turn=(1 + (added and not leaves)) * words / pieces,
+                    passes=passes, begin=begin, flits=tiles * written * moved, packets=tiles * written * pieces,
+                    adds=adds)

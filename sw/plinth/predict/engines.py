@@ -13,11 +13,19 @@ from plinth_hw.isa.operations import Engine
 
 #: Engines of a die.
 ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
-#: Of memory's read channel, of its write channel, and of its rate.
-Shares = tuple[float, float, float]
 #: Largest share of what memory writes, and of its rate, that the others take from a task: it serves requests in turn,
 #: mostly of two engines.
 MOST_SHARE = 0.5
+
+
+class Shares(NamedTuple):
+    """What others take from a task while it runs: shares of memory's read channel, of its write channel and of its
+    rate; and beats that they read, for which it waits in all at most."""
+
+    read: float
+    write: float
+    rate: float
+    beats: float
 
 
 class Moved(NamedTuple):
@@ -35,9 +43,8 @@ class DieEngines:
 
     Parameters
     ----------
-    shares : sequence of (reads, writes, both)
-        For each task, the shares of memory's read channel, of its write channel and of its rate that other engines take
-        while it runs; empty: none.
+    shares : sequence of Shares
+        For each task, what other engines take while it runs; empty: nothing.
     speed : float
         Cycles of tasks are divided by it.
     """
@@ -77,20 +84,22 @@ class DieEngines:
         self.fetched = max(self.fetched, self.starts[engine][0], self.ends[engine][0]) + self.period
         return max(ready + self.issue, self.fetched + self.body[engine])
 
-    def _moved(self, reads: float, writes: float) -> float:
-        """Cycles that memory takes at least for words of the task that starts, beside what other engines move."""
+    def _moved(self, reads: float, writes: float, count: int = 1) -> float:
+        """Cycles that memory takes at least for words of the task that starts, one of some, beside what other engines
+        move."""
+        beats = reads / self.beat
         if not self.shares:
-            return max(reads / self.beat, writes / self.beat, (reads + writes) / self.rate)
-        read, write, both = self.shares[len(self.tasks)]
-        return max(reads / self.beat / (1 - read), writes / self.beat / (1 - write),
-                   (reads + writes) / self.rate / (1 - both))
+            return max(beats, writes / self.beat, (reads + writes) / self.rate)
+        read, write, rate, others = self.shares[len(self.tasks)]
+        return max(min(beats / (1 - read), beats + others / count), writes / self.beat / (1 - write),
+                   (reads + writes) / self.rate / (1 - rate))
 
-    def _slower(self, moved: Moved, cycles: float) -> float:
-        """Cycles that the task that starts takes more beside others, of so many alone."""
-        more = self._moved(moved.reads, moved.writes) - cycles
+    def _slower(self, moved: Moved, cycles: float, count: int) -> float:
+        """Cycles that the task that starts, one of some, takes more beside others, of so many alone."""
+        more = self._moved(moved.reads, moved.writes, count) - cycles
         if moved.exposed and self.shares:
-            read, *_ = self.shares[len(self.tasks)]
-            more = max(more, moved.exposed * read / (1 - read))
+            read, _, _, others = self.shares[len(self.tasks)]
+            more = max(more, min(moved.exposed * read / (1 - read), others / count))
         return max(0.0, more)
 
     def _end(self, engine: str, start: float, end: float, words: Moved, count: int = 1, parts: int = 1) -> float:
@@ -117,7 +126,7 @@ class DieEngines:
     def task(self, engine: str, ready: float, cycles: Cycles, words: Moved, count: int = 1, parts: int = 1) -> float:
         """End of ``count`` equal products, tiles or updates of some words, each of ``parts`` descriptors."""
         alone, row = cycles
-        start, more = self._start(engine, ready), self._slower(words, row)
+        start, more = self._start(engine, ready), self._slower(words, row, count)
         alone, row = (alone + more) / self.speed, (row + more) / self.speed
         end = start + alone + (count - 1) * max(row, self.period) if count > 1 else start + alone
         return self._end(engine, start, max(end, self.last[engine] + count * row), words, count, parts)
@@ -128,8 +137,8 @@ class DieEngines:
         load, compute, store = stages
         start = self._start("vector", ready)
         # Latencies do not grow with what others move.
-        load = max(load, MEMORY_LATENCY + self._moved(words.reads, 0.0)) / self.speed
-        store = max(store, MEMORY_LATENCY + self._moved(0.0, words.writes)) / self.speed
+        load = max(load, MEMORY_LATENCY + self._moved(words.reads, 0.0, count)) / self.speed
+        store = max(store, MEMORY_LATENCY + self._moved(0.0, words.writes, count)) / self.speed
         compute /= self.speed
         start = max(start, self._loaded, self._stored[0])
         self._loaded = start + load
@@ -211,13 +220,13 @@ class DieEngines:
                 moved = np.column_stack([sums[:-1], sums[1:]]).ravel()
                 during.append(np.where(mine, 0.0, np.interp(ends, places, moved) - np.interp(starts, places, moved)))
             total += np.column_stack(during[:2])
-            turn += during[0] / np.maximum(during[2], 1.0)
+            turn += np.divide(during[0], during[2], out=np.zeros(len(turn)), where=during[2] > 0)
         length = np.maximum(ends - starts, 1.0)
         shares = np.column_stack([total[:, 0] / self.beat, total[:, 1] / self.beat, total.sum(axis=1) / self.rate])
-        # Of what is read the others get no more than their turns; a turn has a beat at least.
-        own = np.maximum(words[:, 0] / np.maximum(words[:, 2], 1.0), self.beat)
+        # Of what is read the others get no more than their turns; one that reads nothing would have a beat in its own.
+        own = np.divide(words[:, 0], words[:, 2], out=np.full(len(words), float(self.beat)), where=words[:, 2] > 0)
         most = np.column_stack([turn / (turn + own), *2 * [np.full(len(own), MOST_SHARE)]])
-        shares = np.minimum(shares / length[:, None], most)
+        shares = np.column_stack([np.minimum(shares / length[:, None], most), total[:, 0] / self.beat])
         if self.shares:
             shares = (shares + np.array(self.shares)) / 2
-        return list(map(tuple, shares.tolist()))
+        return [Shares(*share) for share in shares.tolist()]

@@ -21,6 +21,7 @@ from plinth.machine.die import Cycles, DieCycles
 from plinth.machine.host import HostCycles
 from plinth.machine.known import Known
 from plinth.machine.links import buffered, lookups, waiting
+from plinth.machine.memory import row_words
 from plinth.machine.record import WorkCost
 from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
@@ -192,9 +193,9 @@ class StepSchedule:
         for task in tasks_of(operation.tasks(die, 1 if together else most)):
             cost, count = self.task_cost(task)
             if cost.stages is not None:
-                run: Run = (DieEngines.vector, (cost.stages, _together([cost])[1], count, cost.serial))
+                run: Run = (DieEngines.vector, (cost.stages, self.together([cost])[1], count, cost.serial))
             else:
-                (latency, interval), words = _together([cost])
+                (latency, interval), words = self.together([cost])
                 cycles = max(latency, cost.fetch), max(interval, cost.fetch)
                 run = (_task, (self.machine.engine(task.engine), cycles, words, count, cost.descriptors))
             tasks.append(_Planned(_extents(task.reads), _extents(task.writes), run))
@@ -203,6 +204,20 @@ class StepSchedule:
     def cost(self, work: Work) -> WorkCost:
         """What work takes on a die of the array."""
         return work_cost(self.machine, work, self.links.array.codes)
+
+    def together(self, costs: Iterable[WorkCost]) -> tuple[Cycles, Moved]:
+        """Work on one engine, one behind the other: cycles alone and in a row, and what it does to memory. What other
+        dies add to is taken to be the die's own, as all do as much."""
+        chunk = self.machine.parameters.chunk_words
+        alone = row = reads = writes = turns = exposed = 0.0
+        for cost in costs:
+            alone = row + cost.latency + (cost.passes - 1) * cost.interval
+            row += cost.passes * cost.interval
+            one = cost.reads + cost.added
+            reads, writes = reads + cost.passes * one, writes + cost.passes * cost.writes
+            turns += cost.passes * one / (cost.turn or chunk)
+            exposed += cost.passes * cost.exposed
+        return (alone, row), Moved(reads, writes, turns, exposed)
 
     def task_cost(self, task: Task) -> tuple[WorkCost, int]:
         """The cost of a task of an operation, and how many equal ones of it there are."""
@@ -348,12 +363,13 @@ class _ScheduleWalk:
             cycles = share * schedule.links.ring_words(operation.rings, words, operation.going)
             latency = share * self.machine.ring_latency(size, schedule.links.ring_latency(operation.rings))
         cost = schedule.cost(task.work)
-        return (DieEngines.reduce, (cycles, latency, _together([cost])[1], block, size > 1))
+        return (DieEngines.reduce, (cycles, latency, self.schedule.together([cost])[1], block, size > 1))
 
     def _barrier(self, operation: Barrier) -> None:
         """Add signals to all other dies behind all reductions so far; it is over when theirs have come."""
         later = self.machine.arrival(self.schedule.links.longest_latency)
-        cycles, words = _together([self.schedule.cost(Signal(self.die, operation.number, operation.engine))])
+        signal = Signal(self.die, operation.number, operation.engine)
+        cycles, words = self.schedule.together([self.schedule.cost(signal)])
         self._add(list(self._reductions), (_sends, (cycles, words, operation.dies - 1, later)))
         self._barriers[operation.number] = self._count
         self._add([], (_ready, ()), self._classes(range(operation.dies)), [self._count - 1])
@@ -395,7 +411,8 @@ class _ScheduleWalk:
                     parameters, copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
             read = copy.read(parameters)
-            words = Moved(read, copy.written(parameters), read / parameters.chunk_words)
+            words = Moved(read, copy.written(parameters), read / row_words(
+                parameters, min(width, parameters.chunk_words)))
             if operation.by_tasks:
                 # Of many dies all others are as the first one is.
                 others = operation.peers(die)
@@ -419,7 +436,7 @@ class _ScheduleWalk:
         items = list(operation.tasks(die))
         for task in tasks_of(items):
             work = cast("LookupCopy", task.work)
-            cycles, words = _together([schedule.cost(work)])
+            cycles, words = schedule.together([schedule.cost(work)])
             if work.die is None:
                 self._task(task.reads, task.writes, (_task, ("transfer", cycles, words, 1, 1)))
                 continue
@@ -436,7 +453,7 @@ class _ScheduleWalk:
 
     def _sent(self, tasks: Iterable[Task]) -> tuple[Cycles, Moved]:
         """Tasks of the transfer engine, all together."""
-        return _together(self.schedule.cost(task.work) for task in tasks)
+        return self.schedule.together(self.schedule.cost(task.work) for task in tasks)
 
     def _tile(self, cycles: Cycles, words: Moved, count: int, link: float, latency: float, copy: Copy,
               lane: int) -> Run:
@@ -450,16 +467,3 @@ class _ScheduleWalk:
 BETWEEN: dict[type, Callable[[_ScheduleWalk, Any], None]] = {
     Exchange: _ScheduleWalk._exchange, RowMoves: _ScheduleWalk._rows, Reduce: _ScheduleWalk._reduce,
     Barrier: _ScheduleWalk._barrier}
-
-
-def _together(costs: Iterable[WorkCost]) -> tuple[Cycles, Moved]:
-    """Work on one engine, one behind the other: cycles alone and in a row, and what it does to memory."""
-    alone = row = reads = writes = turns = exposed = 0.0
-    for cost in costs:
-        alone = row + cost.latency + (cost.passes - 1) * cost.interval
-        row += cost.passes * cost.interval
-        one = cost.reads + cost.added
-        reads, writes = reads + cost.passes * one, writes + cost.passes * cost.writes
-        turns += cost.passes * one / (cost.turn or one or 1.0)
-        exposed += cost.passes * cost.exposed
-    return (alone, row), Moved(reads, writes, turns, exposed)

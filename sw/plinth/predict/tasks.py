@@ -118,8 +118,8 @@ def _systolic(machine: DieCycles, work: Multiplication) -> WorkCost:
         alone, row = (alone + cost.row if row else cost.alone), row + cost.row
         reads, writes, turns = reads + beat * cost.reads, writes + beat * cost.writes, turns + cost.turns
         exposed, macs = exposed + systolic_cycles.exposed(parameters, shape), macs + shape.m * shape.n * shape.k
-    return replace(_bounded(machine, work, alone, row, reads, writes, len(shapes), macs), turn=reads / turns,
-                   exposed=exposed)
+    return replace(_bounded(machine, work, alone, row, reads, writes, len(shapes), macs),
+                   turn=reads / turns if turns else 0.0, exposed=exposed)
 
 
 def node_product(direction: str, node: Node, samples: int, inputs: int, outputs: int) -> Product:
@@ -156,8 +156,9 @@ def rows_cost(machine: DieCycles, work: RowsByNumber) -> WorkCost:
     """What rows by their numbers take: rows that are added are read on both sides."""
     rows, columns = work.rows.rows, work.rows.columns
     latency, interval = machine.rows(rows, columns, work.added * unlike(work.table_rows, work.own_rows))
-    words = rows * row_words(machine.parameters, columns)
-    return WorkCost(latency, interval, words, words, work.added * words, adds=float(work.added * rows * columns))
+    row = row_words(machine.parameters, columns)
+    return WorkCost(latency, interval, rows * row, rows * row, work.added * rows * row, turn=(1 + work.added) * row,
+                    adds=float(work.added * rows * columns))
 
 
 def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> WorkCost:
@@ -182,5 +183,6 @@ def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> 
         more = indexed_cycles(parameters, copy, added=tile.added, remote=flit_cycles is not None)
         latency, interval = latency + more, interval + more
     return WorkCost(latency, interval, read, written, tile.added * written,
-                    turn=row_words(parameters, min(columns, parameters.chunk_words)), flits=flits,
+                    turn=(1 + (tile.added and flit_cycles is None)) * row_words(
+                        parameters, min(columns, parameters.chunk_words)), flits=flits,
                     packets=copy.packets(parameters), adds=float(tile.added * tile.planes * rows * columns))

@@ -370,8 +370,6 @@ class _Die:
             held = min(1.0, buffered(parameters, len(path)) / flits) if path else 0.0
             other_reads, writes, receives = workload.channels(other)
             add(memory, other, added + written * (1 - held))
-            if added:
-                add(loads, other_reads, added)
             if path:
                 add(loads, workload.injects(die), flits * parameters.flit_words)
                 self._add(Flow(name=f"{key} held {other}", links=np.array([receives, writes]),
@@ -385,7 +383,8 @@ class _Die:
                     looked_up = lookups(parameters, packets, flits, len(path))
                     add(loads, workload.queue(link), flits + (place + 1 < len(path)) * looked_up)
             # In the order of the way: what is full behind a queue holds up who stands in it.
-            for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held))):
+            for link, amount in ((receives, flits * (1 - held)), (writes, written * (1 - held)),
+                                 *(((other_reads, added),) if added else ())):
                 add(loads, link, amount)
         together = all_flits * parameters.flit_words * workload.fullest(tuple(shares))
         if self._waits_behind(shares):

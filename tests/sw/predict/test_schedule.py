@@ -18,7 +18,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
 from plinth.partition.exchanges import ExchangeFlow
 from plinth.partition.graph import PlanGraph, from_network
-from plinth.predict.engines import DieEngines, Moved
+from plinth.predict.engines import DieEngines, Moved, Shares
 from plinth.predict.links import Links
 from plinth.predict.schedule import Times, _ScheduleWalk
 from plinth.predict.time import StepTime
@@ -186,7 +186,7 @@ def test_what_others_move_slows_a_task_that_needs_what_they_leave() -> None:
     beat = parameters.beat_words
     ends = {}
     for share in (0.0, 0.5):
-        die = DieEngines(machine(parameters), [(share, 0.0, 0.0)] * 4, 1.0)
+        die = DieEngines(machine(parameters), [Shares(share, 0.0, 0.0, 1e9)] * 4, 1.0)
         ends[share] = [die.task("matrix", 0, (1000, 1000), moved) for moved in (
             Moved(beat * 250, 0), Moved(beat * 750, 0), Moved(beat * 250, 0, exposed=200))]
         ends[share].append(die.vector(0, (1000 + MEMORY_LATENCY, 10, 60), Moved(beat * 1000, 0)))
@@ -202,8 +202,13 @@ def test_others_get_no_more_of_reads_than_their_turns() -> None:
     # Both want all of the channel at the same time: six beats to the one's turn, two to the other's.
     die.task("matrix", 0, (1000, 1000), Moved(1000 * beat, 0, 1000 / 6))
     die.task("transfer", 0, (1000, 1000), Moved(1000 * beat, 0, 500))
-    (of_matrix, *_), (of_transfer, *_) = die.next_shares()
-    assert (of_matrix, of_transfer) == pytest.approx((2 / 8, 6 / 8))
+    shares = die.next_shares()
+    assert [share.read for share in shares] == pytest.approx([2 / 8, 6 / 8])
+    # Nobody waits for more than the others read: together they take what both take alone.
+    both = DieEngines(machine(parameters), shares, 1.0)
+    ends = [both.task(engine, 0, (1000, 1000), Moved(1000 * beat, 0, turns))
+            for engine, turns in (("matrix", 1000 / 6), ("transfer", 500))]
+    assert ends[0] < ends[1] < ends[0] / (1 - 2 / 8) + 700 and max(ends) < 2200
 
 
 def test_dies_that_have_less_wait_for_those_that_have_more() -> None:
