@@ -77,7 +77,7 @@ class ProductShape:
                 "k": parameters.packing * parameters.operand_buffer_words // max(tile_m, tile_n)}
 
 
-class _Part(NamedTuple):
+class _Strip(NamedTuple):
     """k steps of a panel that come together or one by one, beats of all of them and cycles in which they come alone."""
 
     steps: int
@@ -149,13 +149,13 @@ class _Load:
             start, columns = start + size, columns - size
         return beats, cycles
 
-    def ask(self, given: float, begin: float, array: _Array, span: int, at: int, k: int, steps: int) -> list[_Part]:
+    def ask(self, given: float, begin: float, array: _Array, span: int, at: int, k: int, steps: int) -> list[_Strip]:
         """Parts in which a panel of ``steps`` from ``k`` on, of ``span`` elements from ``at`` on, is loaded from
         ``begin`` on; it was given out before. Strips are sized as if nobody else used the channel."""
         if not self.along_k:
             beats, cycles = self._row(at, span)
-            return [_Part(steps, steps * beats, steps * cycles)]
-        parts, done = list[_Part](), 0
+            return [_Strip(steps, steps * beats, steps * cycles)]
+        parts, done = list[_Strip](), 0
         # A strip is sized as the one before is asked for.
         sized, asked = max(given, self._asked), begin
         while done < steps:
@@ -163,16 +163,16 @@ class _Load:
             if self.run:
                 size = min(size, self.run - (k + done) % self.run)
             beats, cycles = self._row(k + done, size)
-            parts.append(_Part(size, span * beats, span * cycles))
+            parts.append(_Strip(size, span * beats, span * cycles))
             sized, asked, done = asked, asked + span * cycles, done + size
         self._asked = sized
         return parts
 
-    def turns(self, parts: list[_Part], span: int) -> int:
+    def turns(self, parts: list[_Strip], span: int) -> int:
         """Requests of a panel."""
         return span * len(parts) if self.along_k else parts[0].steps
 
-    def arrive(self, begin: float, parts: list[_Part], late: float) -> None:
+    def arrive(self, begin: float, parts: list[_Strip], late: float) -> None:
         """The parts arrive: the last steps ``late`` cycles later than alone, those before at the pace that follows, or,
         if these are few, with half of the channel."""
         there, cycles = list[_There](), 0.0

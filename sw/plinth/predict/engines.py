@@ -18,7 +18,7 @@ ENGINES = ("matrix", "vector", "transfer", "collective", "optimiser")
 MOST_SHARE = 0.5
 
 
-class Shares(NamedTuple):
+class Taken(NamedTuple):
     """What others take from a task while it runs: shares of memory's read channel, of its write channel and of its
     rate; and beats that they read, for which it waits in all at most."""
 
@@ -43,13 +43,13 @@ class DieEngines:
 
     Parameters
     ----------
-    shares : sequence of Shares
+    shares : sequence of Taken
         For each task, what other engines take while it runs; empty: nothing.
     speed : float
         Cycles of tasks are divided by it.
     """
 
-    def __init__(self, machine: DieCycles, shares: Sequence[Shares], speed: float):
+    def __init__(self, machine: DieCycles, shares: Sequence[Taken], speed: float):
         self.speed = speed
         control = machine.control
         self.period, self.issue = control["fetch"], control["issue"]
@@ -202,7 +202,7 @@ class DieEngines:
         """When all is done."""
         return max(self.reduced, *self.last.values())
 
-    def next_shares(self) -> list[Shares]:
+    def next_shares(self) -> list[Taken]:
         """For each task, the shares of memory's channels, and of its rate, that other engines took while it ran; if it
         had shares already, the mean of both."""
         starts, ends = (np.array([task[place] for task in self.tasks]) for place in (1, 2))
@@ -229,4 +229,4 @@ class DieEngines:
         shares = np.column_stack([np.minimum(shares / length[:, None], most), total[:, 0] / self.beat])
         if self.shares:
             shares = (shares + np.array(self.shares)) / 2
-        return [Shares(*share) for share in shares.tolist()]
+        return [Taken(*share) for share in shares.tolist()]

@@ -18,7 +18,7 @@ from plinth.network.zoo import NETWORKS
 from plinth.partition.axes import Region, plane
 from plinth.partition.exchanges import ExchangeFlow
 from plinth.partition.graph import PlanGraph, from_network
-from plinth.predict.engines import DieEngines, Moved, Shares
+from plinth.predict.engines import DieEngines, Moved, Taken
 from plinth.predict.links import Links
 from plinth.predict.schedule import Times, _ScheduleWalk
 from plinth.predict.time import StepTime
@@ -186,7 +186,7 @@ def test_what_others_move_slows_a_task_that_needs_what_they_leave() -> None:
     beat = parameters.beat_words
     ends = {}
     for share in (0.0, 0.5):
-        die = DieEngines(machine(parameters), [Shares(share, 0.0, 0.0, 1e9)] * 4, 1.0)
+        die = DieEngines(machine(parameters), [Taken(share, 0.0, 0.0, 1e9)] * 4, 1.0)
         ends[share] = [die.task("matrix", 0, (1000, 1000), moved) for moved in (
             Moved(beat * 250, 0), Moved(beat * 750, 0), Moved(beat * 250, 0, exposed=200))]
         ends[share].append(die.vector(0, (1000 + MEMORY_LATENCY, 10, 60), Moved(beat * 1000, 0)))
