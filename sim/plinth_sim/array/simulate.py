@@ -420,10 +420,10 @@ class _Run:
                     for user in part]
             loads = [{index[user]: words for user, words in self.users[resource].items()} for resource in full]
             capacities = [self.capacity[resource] for resource in full]
-            limits, weights = [self.limit[user] for user in part], [self.weight[user] for user in part]
             served = [number for number, resource in enumerate(full) if self.turns[resource]]
             if not served:
-                paces = share(limits, weights, loads, capacities, ways, queues)
+                paces = share([self.limit[user] for user in part], [self.weight[user] for user in part], loads,
+                              capacities, ways, queues)
             else:
                 tops = [self.top[user] for user in part]
                 for last in (False, True):

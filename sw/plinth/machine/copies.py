@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from plinth.machine.links import buffered, waiting
-from plinth.machine.memory import MEMORY_LATENCY
+from plinth.machine.memory import MEMORY_LATENCY, row_words
 from plinth_hw.isa.parameters import DieParameters
 
 #: Beats that a transfer engine has under way, and cycles beside memory's latency until the place of one is free again.
@@ -83,6 +83,10 @@ class Copy(NamedTuple):
         """Words of the beats written."""
         beat = parameters.beat_words
         return beat * self.rows * _units(beat, self.columns, self.target, self.target_at)
+
+    def turn(self, parameters: DieParameters) -> float:
+        """Words that it reads when its turn at memory comes: of a row, or of a packet's part of it."""
+        return row_words(parameters, min(self.columns, parameters.chunk_words))
 
     def cycles(self, parameters: DieParameters) -> float:
         """Cycles in which the engine makes its flits: as it turns them, or as memory gives beats of them."""

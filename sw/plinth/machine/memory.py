@@ -20,13 +20,21 @@ ROWS_UNDER_WAY = 32
 SPAN_CYCLES = (MEMORY_LATENCY + REQUEST_CYCLES) / ROWS_UNDER_WAY
 
 
+@lru_cache(maxsize=1 << 16)
+def row_beats_from(at: int, columns: int, beat: int, step: int) -> float:
+    """Beats of neighbouring words from the ``at``-th of a row on, in the mean over the places in a beat where rows
+    begin: all multiples of ``step``."""
+    places = range(at % beat, at % beat + beat, step)
+    return sum(-(-(place % beat + columns) // beat) for place in places) / len(places)
+
+
 @lru_cache(maxsize=1 << 12)
 def row_beats(beat: int, words: int) -> tuple[float, float]:
     """Beats, of ``beat`` words, of a row of so many, of rows one behind the other on the average; and the share of rows
     that begin in the upper half of a beat."""
-    places = range(0, beat, gcd(words, beat))
-    return (sum(-(-(place + words) // beat) for place in places) / len(places),
-            sum(2 * place >= beat for place in places) / len(places))
+    step = gcd(words, beat)
+    places = range(0, beat, step)
+    return row_beats_from(0, words, beat, step), sum(2 * place >= beat for place in places) / len(places)
 
 
 def row_words(parameters: DieParameters, columns: int) -> float:

@@ -5,10 +5,9 @@ Long products are not walked to their end: a loop of many turns goes on as its l
 if each has :data:`LONG` panels, else :data:`WALKED`.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from math import ceil, gcd, prod
+from math import ceil, gcd
 
 from plinth.machine.systolic_walk import ProductCost, ProductShape, ProductWalk
 from plinth.machine.tiles import interleave_m_log2, tile_shape
@@ -61,7 +60,7 @@ def _extend(parameters: DieParameters, product: ProductShape, loops: list[tuple[
     (name, span), rest = loops[0], loops[1:]
     size = getattr(product, name)
     # Buffers have two halves: turns of few panels differ in pairs.
-    walked, last = (2, 1) if _panels(product, rest) >= LONG else (WALKED, 2)
+    walked, last = (2, 1) if product.panels(rest) >= LONG else (WALKED, 2)
     turns = ceil(size / span)
     if turns <= walked:
         return _extend(parameters, product, rest, slow)
@@ -70,11 +69,6 @@ def _extend(parameters: DieParameters, product: ProductShape, loops: list[tuple[
     shorter = _extend(parameters, replace(product, **{name: short - last * span}), rest, slow)
     return ProductCost(*(cycles + (turns - walked) / last * (cycles - before)
                          for cycles, before in zip(longer, shorter, strict=True)))
-
-
-def _panels(product: ProductShape, loops: Sequence[tuple[str, int]]) -> int:
-    """Panels of some loops, one within the other."""
-    return prod(ceil(getattr(product, name) / span) for name, span in loops)
 
 
 def exposed(parameters: DieParameters, product: ProductShape) -> float:

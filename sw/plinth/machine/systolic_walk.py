@@ -5,12 +5,12 @@ multiplied once it is there; what lies along k comes in strips that the array fo
 drain into the output buffer and are stored meanwhile; loads and stores share memory's rate.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from math import ceil, prod
 from typing import NamedTuple
 
-from plinth.machine.memory import MEMORY_LATENCY, READ_LATENCY, ROWS_UNDER_WAY
+from plinth.machine.memory import MEMORY_LATENCY, READ_LATENCY, ROWS_UNDER_WAY, row_beats_from
 from plinth.machine.tiles import TASK_PERIOD
 from plinth_hw.isa.parameters import DieParameters
 
@@ -76,6 +76,10 @@ class ProductShape:
         return {"m": tile_m, "n": tile_n,
                 "k": parameters.packing * parameters.operand_buffer_words // max(tile_m, tile_n)}
 
+    def panels(self, loops: Iterable[tuple[str, int]]) -> int:
+        """Panels of loops over some sizes, one within the other, each in turns of a span."""
+        return prod(ceil(getattr(self, name) / span) for name, span in loops)
+
 
 class _Strip(NamedTuple):
     """k steps of a panel that come together or one by one, beats of all of them and cycles in which they come alone."""
@@ -91,14 +95,6 @@ class _There(NamedTuple):
     steps: int
     first: float
     last: float
-
-
-@lru_cache(maxsize=1 << 16)
-def row_beats_from(at: int, columns: int, beat: int, step: int) -> float:
-    """Beats of neighbouring elements from the ``at``-th of a row on, in the mean over the places in a beat where rows
-    begin: all multiples of ``step``."""
-    places = range(at % beat, at % beat + beat, step)
-    return sum(-(-(place % beat + columns) // beat) for place in places) / len(places)
 
 
 class _Array:
@@ -169,7 +165,7 @@ class _Load:
         return parts
 
     def turns(self, parts: list[_Strip], span: int) -> int:
-        """Requests of a panel."""
+        """Requests by which a panel of ``span`` rows or columns is loaded: one a row of each strip, or one a k step."""
         return span * len(parts) if self.along_k else parts[0].steps
 
     def arrive(self, begin: float, parts: list[_Strip], late: float) -> None:
@@ -208,7 +204,7 @@ def _both(a: _Load, b: _Load) -> list[_There]:
 
 @dataclass
 class _Store:
-    """When a tile is stored."""
+    """A tile's store: the cycle of its first beat, and the one behind its last."""
 
     begin: float
     end: float
@@ -288,17 +284,14 @@ class ProductWalk:
 
     def cost(self) -> ProductCost:
         """Walk, and tell what a task takes."""
-        product, spans = self.product, self.spans
-        panels = prod(ceil(size / span) for size, span in zip((product.m, product.n, product.k), spans.values(),
-                                                              strict=True))
-        pair = 2 if panels < LONG_TASK else 1
+        pair = 2 if self.product.panels(self.spans.items()) < LONG_TASK else 1
         ends = [self._task() for _ in range(2 * pair)]
         reads, writes, turns = (amount / len(ends) for amount in (self.reads, self.writes, self.turns))
         row = max((ends[-1] - ends[pair - 1]) / pair, (reads + writes) / self.memory.rate)
         return ProductCost(max(ends[0], row), row, reads, writes, turns)
 
     def _task(self) -> float:
-        """A task; when it ends."""
+        """Walk the tiles of one task, and tell the cycle of its last write response."""
         product, spans = self.product, self.spans
         for m0 in range(0, product.m, spans["m"]):
             for n0 in range(0, product.n, spans["n"]):

@@ -21,7 +21,6 @@ from plinth.machine.die import Cycles, DieCycles
 from plinth.machine.host import HostCycles
 from plinth.machine.known import Known
 from plinth.machine.links import buffered, lookups, waiting
-from plinth.machine.memory import row_words
 from plinth.machine.record import WorkCost
 from plinth.partition.axes import sent
 from plinth.partition.cuts import Integers
@@ -192,10 +191,10 @@ class StepSchedule:
         together = isinstance(self.machine, HostCycles) and entry_of(TOGETHER, operation) is not None
         for task in tasks_of(operation.tasks(die, 1 if together else most)):
             cost, count = self.task_cost(task)
+            (latency, interval), words = self.together([cost])
             if cost.stages is not None:
-                run: Run = (DieEngines.vector, (cost.stages, self.together([cost])[1], count, cost.serial))
+                run: Run = (DieEngines.vector, (cost.stages, words, count, cost.serial))
             else:
-                (latency, interval), words = self.together([cost])
                 cycles = max(latency, cost.fetch), max(interval, cost.fetch)
                 run = (_task, (self.machine.engine(task.engine), cycles, words, count, cost.descriptors))
             tasks.append(_Planned(_extents(task.reads), _extents(task.writes), run))
@@ -411,8 +410,7 @@ class _ScheduleWalk:
                     parameters, copy.packets(parameters), copy.flits(parameters), hops))
             cycles = machine.copy(copy, 0.0 if turn else None)
             read = copy.read(parameters)
-            words = Moved(read, copy.written(parameters), read / row_words(
-                parameters, min(width, parameters.chunk_words)))
+            words = Moved(read, copy.written(parameters), read / copy.turn(parameters))
             if operation.by_tasks:
                 # Of many dies all others are as the first one is.
                 others = operation.peers(die)

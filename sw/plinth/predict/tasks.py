@@ -183,6 +183,5 @@ def copy_cost(machine: DieCycles, tile: TileCopy, flit_cycles: float | None) -> 
         more = indexed_cycles(parameters, copy, added=tile.added, remote=flit_cycles is not None)
         latency, interval = latency + more, interval + more
     return WorkCost(latency, interval, read, written, tile.added * written,
-                    turn=(1 + (tile.added and flit_cycles is None)) * row_words(
-                        parameters, min(columns, parameters.chunk_words)), flits=flits,
+                    turn=(1 + (tile.added and flit_cycles is None)) * copy.turn(parameters), flits=flits,
                     packets=copy.packets(parameters), adds=float(tile.added * tile.planes * rows * columns))

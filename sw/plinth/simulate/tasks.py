@@ -129,6 +129,10 @@ class TaskByTask(Collected):
         """The queue of tiles behind a link."""
         return self._queues + link
 
+    def turn(self, words: float) -> float:
+        """A turn at memory of so many words, in beats; of 0 those of a chunk."""
+        return (words or self.parameters.chunk_words) / self.parameters.beat_words
+
     def join(self, work: Reduction, waits: Sequence[str], what: Purpose) -> str:
         """A die joins a ring's message, which goes on once all have; its name."""
         ring = work.ring
@@ -142,7 +146,7 @@ class TaskByTask(Collected):
     def _ring(self, name: str, work: Reduction, joined: Sequence[str]) -> Flow:
         ring, words, cycle = work.ring, float(work.target.columns), self.cycle
         size, waits, cost = len(ring), [Wait(counter) for counter in joined], self.costs.work(work)
-        turn = self.parameters.chunk_words / self.parameters.beat_words
+        turn = self.turn(cost.turn)
         if size == 1:
             return Flow(name=name, seconds=cost.interval * cycle, latency=(cost.latency - cost.interval) * cycle,
                         links=np.array(self.channels(ring[0])[:2]), words=np.array([cost.reads, cost.writes]),
@@ -277,13 +281,9 @@ class _Die:
         self._add(Flow(
             name=name, die=self.die, engine=engine, seconds=seconds * self.cycle, latency=latency * self.cycle,
             links=np.array([read, write]), words=np.array([reads, writes]), dies=np.array([self.die]),
-            die_words=np.array([reads + writes]), turn=self._turn(turn), exposed=exposed * self.cycle,
+            die_words=np.array([reads + writes]), turn=self.workload.turn(turn), exposed=exposed * self.cycle,
             waits=waits, signals=signals, adds=counted.adds, multiplies=counted.multiplies,
             sram_words=counted.sram_words))
-
-    def _turn(self, words: float) -> float:
-        """A turn of so many words in beats; of 0 those of a chunk."""
-        return (words or self.parameters.chunk_words) / self.parameters.beat_words
 
     def _on_engine(self, descriptor: _Descriptor, work: Work) -> None:
         """Work of an engine that nothing leaves the die of: its part of a task."""
@@ -396,7 +396,7 @@ class _Die:
             loads = {link: amount * (1 - behind * (link != reads)) for link, amount in loads.items()}
             together *= 1 - behind
         self._add(Flow(name=key, links=np.array(list(loads)), words=np.array(list(loads.values())), seconds=row * cycle,
-                       turn=self._turn(turn),
+                       turn=self.workload.turn(turn),
                        latency=max(0.0, alone - row) * cycle, dies=np.array(list(memory)),
                        die_words=np.array(list(memory.values())), die=die, engine="transfer", waits=waits,
                        together=together, signals=signals, adds=counted.adds))
